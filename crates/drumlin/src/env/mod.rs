@@ -1,0 +1,205 @@
+//! The outside: files, clock, random numbers, threads. Nothing else in the crate may reach for
+//! the originals (`clippy.toml` and `cargo x tidy` see to it).
+//!
+//! Place: the lowest layer; given to the engine as one [`Env`].
+//! Parts: `real` (the operating system), `memory` (in memory, with `crash_clone`),
+//! `faulty` (fails, shortens or corrupts the n-th call of another file system).
+//!
+//! The medium, as the engine may assume it:
+//! 1. Bytes appended to a file, or stored in a mapped log page, survive a crash of the *process*.
+//! 2. After a *power loss* a file holds what was synced; of the rest any subset of its 4 KiB pages,
+//!    torn at any byte, in any order. A sync that returned an error may have kept anything.
+//! 3. A created, renamed or removed name is durable once its directory is synced; the content of
+//!    the file is a matter of its own sync.
+//! 4. A failed sync is final: retrying it may report success and still have lost the data.
+
+mod faulty;
+mod memory;
+mod real;
+
+pub use faulty::{Fault, FaultyFs, Operation};
+pub use memory::MemFs;
+pub use real::RealFs;
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::Result;
+
+/// Bytes of a page, the unit in which a medium keeps or loses unsynced data.
+pub const PAGE_BYTES: usize = 4096;
+
+/// How a file for reading is opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ReadMode {
+    /// Through the system's page cache.
+    #[default]
+    Buffered,
+    /// Past the page cache where the system can (`O_DIRECT`), else buffered. Reads are aligned inside.
+    Direct,
+}
+
+/// One entry of a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirEntry {
+    /// The name within its directory.
+    pub name: String,
+    /// The file's length in bytes; 0 for directories.
+    pub bytes: u64,
+    /// True for a directory.
+    pub is_dir: bool,
+}
+
+/// One positioned read of a [`FileSystem::read_many`] call.
+pub struct ReadRequest<'a> {
+    /// The file to read.
+    pub file: &'a dyn ReadableFile,
+    /// Where the read starts, in bytes.
+    pub offset: u64,
+    /// Filled whole, or the request fails.
+    pub buffer: &'a mut [u8],
+}
+
+/// A file system. Every call may fail; errors name the path.
+pub trait FileSystem: Send + Sync + 'static {
+    /// Creates a directory and its parents; fine if it exists.
+    fn create_dir_all(&self, path: &Path) -> Result<()>;
+    /// The entries of a directory, sorted by name.
+    fn list(&self, dir: &Path) -> Result<Vec<DirEntry>>;
+    /// True if the name exists.
+    fn exists(&self, path: &Path) -> Result<bool>;
+    /// Creates (or truncates) a file for appending.
+    fn create(&self, path: &Path) -> Result<Box<dyn WritableFile>>;
+    /// Opens a file for positioned reads.
+    fn open(&self, path: &Path, mode: ReadMode) -> Result<Arc<dyn ReadableFile>>;
+    /// Performs several reads, in parallel where the system can; one result per request.
+    /// The default does them in order.
+    fn read_many(&self, requests: &mut [ReadRequest<'_>]) -> Vec<Result<()>> {
+        requests.iter_mut().map(|r| r.file.read_exact_at(r.buffer, r.offset)).collect()
+    }
+    /// Renames a file over `to`. Durable after `sync_dir` of the directory.
+    fn rename(&self, from: &Path, to: &Path) -> Result<()>;
+    /// Removes a file. Durable after `sync_dir` of the directory.
+    fn remove(&self, path: &Path) -> Result<()>;
+    /// Makes the names in a directory durable.
+    fn sync_dir(&self, dir: &Path) -> Result<()>;
+    /// Opens or creates a file of exactly `bytes` bytes with every block allocated (a mapped
+    /// write must never find the device full), and maps it for shared writing.
+    /// A new file reads as zeros; an existing one keeps its bytes.
+    fn map_log(&self, path: &Path, bytes: usize) -> Result<Arc<dyn LogRegion>>;
+    /// Cuts a file to `bytes`. Durable after a later sync of the file.
+    fn truncate(&self, path: &Path, bytes: u64) -> Result<()>;
+    /// Takes the advisory lock of a file, creating it for an exclusive lock only.
+    /// [`crate::Error::Locked`] at once if somebody holds it.
+    fn lock(&self, path: &Path, exclusive: bool) -> Result<Box<dyn FileLock>>;
+    /// Bytes that can still be written under `path`, if the system tells.
+    fn free_bytes(&self, path: &Path) -> Result<Option<u64>>;
+    /// Changes whenever unsynced data may have been lost (a reboot); equal ids mean that
+    /// everything written since is still there.
+    fn boot_id(&self) -> [u8; 16];
+}
+
+/// A file being appended to. Dropping it neither syncs nor removes it.
+pub trait WritableFile: Send {
+    /// Appends all of `bytes`.
+    fn append(&mut self, bytes: &[u8]) -> Result<()>;
+    /// Makes everything appended so far durable (content and length, not the name).
+    fn sync(&mut self) -> Result<()>;
+    /// Bytes appended so far.
+    fn bytes(&self) -> u64;
+}
+
+/// A file open for positioned reads; shared by threads.
+pub trait ReadableFile: Send + Sync {
+    /// Fills `buffer` from `offset`; a file that ends first is corruption.
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> Result<()>;
+    /// The file's length in bytes.
+    fn bytes(&self) -> u64;
+    /// The path it was opened by.
+    fn path(&self) -> &Path;
+}
+
+/// A mapped log file. Its bytes are shared by all threads; who may write which bytes is the
+/// log's protocol (`log`), not this trait's.
+pub trait LogRegion: Send + Sync {
+    /// The first byte. Valid for `bytes()` bytes while the region lives.
+    fn base(&self) -> *mut u8;
+    /// Length in bytes.
+    fn bytes(&self) -> usize;
+    /// Makes the given byte range, and the file's length, durable.
+    fn sync(&self, range: Range<usize>) -> Result<()>;
+}
+
+/// Held while the store is open; dropping it releases the lock.
+pub trait FileLock: Send + Sync {}
+
+/// A monotone clock, a wall clock, and the only place that sleeps.
+pub trait Clock: Send + Sync + 'static {
+    /// Time since some fixed moment; never goes back.
+    fn now(&self) -> Duration;
+    /// Time since the Unix epoch.
+    fn wall(&self) -> Duration;
+    /// Blocks the calling thread.
+    fn sleep(&self, duration: Duration);
+}
+
+/// Random numbers: secrets, salts, ids.
+pub trait Random: Send + Sync + 'static {
+    /// 64 random bits.
+    fn next_u64(&self) -> u64;
+}
+
+/// Starts threads.
+pub trait Spawner: Send + Sync + 'static {
+    /// Runs `body` on a new thread named `name`.
+    fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> Result<Box<dyn Thread>>;
+}
+
+/// A running thread.
+pub trait Thread: Send {
+    /// Waits until it ends. True if it ended without a panic.
+    fn join(self: Box<Self>) -> bool;
+}
+
+/// Everything outside, in one value. Cheap to clone.
+#[derive(Clone)]
+pub struct Env {
+    /// Files.
+    pub fs: Arc<dyn FileSystem>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Random numbers.
+    pub random: Arc<dyn Random>,
+    /// Threads.
+    pub spawner: Arc<dyn Spawner>,
+}
+
+impl Env {
+    /// The operating system.
+    pub fn real() -> Env {
+        Env {
+            fs: Arc::new(RealFs::new()),
+            clock: Arc::new(real::RealClock::new()),
+            random: Arc::new(real::RealRandom),
+            spawner: Arc::new(real::RealSpawner),
+        }
+    }
+
+    /// The operating system's clock and threads over another file system.
+    pub fn with_fs(fs: Arc<dyn FileSystem>) -> Env {
+        Env { fs, ..Env::real() }
+    }
+}
+
+impl std::fmt::Debug for Env {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Env")
+    }
+}
+
+/// Joins a directory and a file name.
+pub(crate) fn join(dir: &Path, name: &str) -> PathBuf {
+    dir.join(name)
+}

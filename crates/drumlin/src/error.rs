@@ -1,0 +1,146 @@
+//! What can go wrong, sorted by what the caller can do about it.
+//!
+//! Place: every layer returns [`Result`]; nothing below imports from here but `std`.
+//! Errors are `Clone + Send + Sync + 'static`, so that one failure can be told to every waiter.
+//! Each message names the thing (file, block, key) and what to do.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The result of every fallible call in this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why an operation failed.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operating system refused an operation. Retrying may help once its cause is gone.
+    #[error("{op} {}: {source}", path.display())]
+    Io {
+        /// What was tried, as a verb phrase: "open", "sync".
+        op: &'static str,
+        /// The file or directory concerned.
+        path: PathBuf,
+        /// The system's own error.
+        source: Arc<io::Error>,
+    },
+    /// Stored bytes are not what was written. The rest of the store stays readable; run `verify`.
+    #[error("{0}")]
+    Corruption(Corruption),
+    /// The device is full. Nothing is lost; writes resume by themselves once space is free.
+    #[error("no space left on the device for {}: free some, writes then resume by themselves", path.display())]
+    NoSpace {
+        /// The file that could not grow.
+        path: PathBuf,
+    },
+    /// The store stopped taking writes after a failure that retrying cannot mend
+    /// (a failed sync, a failed manifest write). Reads go on; reopen to write again.
+    #[error("the store is read-only since an earlier failure: {why}; reopen it after mending the cause")]
+    Poisoned {
+        /// The first failure.
+        why: String,
+    },
+    /// The store was opened read-only, and this operation writes.
+    #[error("the store is open read-only: {op} needs a writable open")]
+    ReadOnly {
+        /// The refused operation.
+        op: &'static str,
+    },
+    /// Another process (or another handle in this one) holds the store.
+    #[error("the store at {} is in use by another process or handle: close it first", path.display())]
+    Locked {
+        /// The store's directory.
+        path: PathBuf,
+    },
+    /// There is no store, keyspace or table of this name.
+    #[error("{what} not found: {name}")]
+    NotFound {
+        /// "store", "keyspace", ...
+        what: &'static str,
+        /// The name asked for.
+        name: String,
+    },
+    /// Written by a newer version of Drumlin, or with a feature this build lacks.
+    #[error("{} cannot be read by this build: {why}", path.display())]
+    Unsupported {
+        /// The file concerned.
+        path: PathBuf,
+        /// What is missing.
+        why: String,
+    },
+    /// An argument or option is outside its limits; the message says which and what is allowed.
+    #[error("{0}")]
+    InvalidArgument(String),
+    /// The snapshot was forgotten for longer than its expiry and has been released.
+    #[error("the snapshot expired: take a new one, or raise `snapshot_expiry`")]
+    SnapshotExpired,
+    /// The store is closed, or the keyspace was dropped.
+    #[error("{what} is closed")]
+    Closed {
+        /// "store" or "keyspace".
+        what: &'static str,
+    },
+}
+
+/// Where stored bytes are wrong, and how that was seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Corruption {
+    /// The file.
+    pub path: PathBuf,
+    /// Byte offset of the block, record or field in the file, if known.
+    pub offset: Option<u64>,
+    /// What was expected and what was found.
+    pub what: String,
+}
+
+impl fmt::Display for Corruption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "corruption in {}", self.path.display())?;
+        if let Some(offset) = self.offset {
+            write!(f, " at byte {offset}")?;
+        }
+        write!(f, ": {}", self.what)
+    }
+}
+
+impl Error {
+    /// Wraps a system error; a full device becomes [`Error::NoSpace`].
+    pub fn io(op: &'static str, path: impl AsRef<Path>, source: io::Error) -> Self {
+        let path = path.as_ref().to_path_buf();
+        match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::NoSpace { path },
+            _ => Error::Io { op, path, source: Arc::new(source) },
+        }
+    }
+
+    /// Wrong bytes in `path` at `offset`.
+    pub fn corruption(path: impl AsRef<Path>, offset: impl Into<Option<u64>>, what: impl Into<String>) -> Self {
+        Error::Corruption(Corruption {
+            path: path.as_ref().to_path_buf(),
+            offset: offset.into(),
+            what: what.into(),
+        })
+    }
+
+    /// An argument outside its limits.
+    pub fn invalid(what: impl Into<String>) -> Self {
+        Error::InvalidArgument(what.into())
+    }
+
+    /// True for [`Error::Corruption`].
+    pub fn is_corruption(&self) -> bool {
+        matches!(self, Error::Corruption(_))
+    }
+
+    /// True if freeing space on the device mends it.
+    pub fn is_no_space(&self) -> bool {
+        matches!(self, Error::NoSpace { .. })
+    }
+
+    /// True if the system said that the file or directory does not exist.
+    pub fn is_missing_file(&self) -> bool {
+        matches!(self, Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
+}

@@ -1,0 +1,89 @@
+//! Keys and versions: what is ordered, and how.
+//!
+//! Place: imported by every part above; imports nothing of the engine.
+//!
+//! A *version* of a key is (user key, [`Lsn`], [`Kind`], value). Versions are ordered by
+//! user key ascending, then by LSN **descending**: the newest version of a key comes first.
+//! That order is called the *internal order* everywhere in this crate.
+
+mod comparator;
+mod hash;
+
+pub use comparator::{BYTEWISE, Bytewise, Comparator, ComparatorRef, bytewise};
+pub use hash::KeyHasher;
+
+use std::fmt;
+
+/// Longest user key, in bytes.
+pub const KEY_BYTES_MAX: usize = 64 * 1024;
+/// Longest value, in bytes.
+pub const VALUE_BYTES_MAX: usize = 512 * 1024 * 1024;
+/// Largest encoded batch, in bytes.
+pub const BATCH_BYTES_MAX: usize = 1024 * 1024 * 1024;
+
+/// A log sequence number: a position in the log in units of 8 bytes.
+///
+/// It is at once a record's place in the log, its version and its cLSM timestamp.
+/// Reads take an *exclusive* bound: a read at S sees the versions with LSN < S.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Lsn(pub u64);
+
+impl Lsn {
+    /// Before every version.
+    pub const ZERO: Lsn = Lsn(0);
+    /// After every version: a read at `MAX` sees the latest.
+    pub const MAX: Lsn = Lsn(u64::MAX);
+    /// Bytes of log per LSN.
+    pub const UNIT_BYTES: u64 = 8;
+}
+
+impl fmt::Debug for Lsn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Lsn::MAX { f.write_str("L∞") } else { write!(f, "L{}", self.0) }
+    }
+}
+
+impl fmt::Display for Lsn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// What a version says about its key. The numbers are stored in logs and tables.
+///
+/// Must-understand rule: a reader that meets a kind below 0x80 that it does not know
+/// must fail with a typed error; kinds from 0x80 on may be skipped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// The key is absent as of this version (a tombstone).
+    Delete = 0,
+    /// The key has this value.
+    Put = 1,
+    /// Every key in [key, value) is absent as of this version.
+    RangeDelete = 2,
+    // Reserved by docs/formats/decisions.md:
+    // 3 merge operand, 4 value pointer, 5 put with expiry.
+}
+
+impl Kind {
+    /// Decodes a stored kind; `None` for one that this build does not know.
+    pub fn from_u8(byte: u8) -> Option<Kind> {
+        match byte {
+            0 => Some(Kind::Delete),
+            1 => Some(Kind::Put),
+            2 => Some(Kind::RangeDelete),
+            _ => None,
+        }
+    }
+}
+
+/// Orders two versions by the internal order.
+#[inline]
+pub fn compare_versions(
+    comparator: &dyn Comparator,
+    a: (&[u8], Lsn),
+    b: (&[u8], Lsn),
+) -> std::cmp::Ordering {
+    comparator.compare(a.0, b.0).then_with(|| b.1.cmp(&a.1))
+}

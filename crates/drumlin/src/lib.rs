@@ -1,0 +1,31 @@
+//! Drumlin: a durable, concurrent, ordered key-value store on a log-structured merge tree.
+//!
+//! Layers, each importing only from those below it:
+//! ```text
+//! db                                        opens, wires, recovers
+//! compaction   layout   version             what the files are and how they change
+//! memory       log      table   iter filter the parts
+//! commit       cache    key  options  error the shared ground
+//! env          sync                         the outside
+//! ```
+//! The order is checked by `cargo x tidy`.
+#![deny(unsafe_code)]
+
+pub mod cache;
+pub mod commit;
+pub mod compaction;
+pub mod db;
+pub mod env;
+pub mod error;
+pub mod filter;
+pub mod iter;
+pub mod key;
+pub mod layout;
+pub mod log;
+pub mod memory;
+pub mod options;
+pub mod sync;
+pub mod table;
+pub mod version;
+
+pub use error::{Error, Result};

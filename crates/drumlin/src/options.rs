@@ -1,0 +1,216 @@
+//! What a user may set, with the defaults that need no thought.
+//!
+//! Place: read by every layer; [`KeyspaceOptions`] are stored in the manifest, [`Options`] are not
+//! (except `segment_bytes`, which is fixed when the store is created).
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+use crate::key::{ComparatorRef, bytewise};
+
+/// What an acknowledged write survives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, PartialOrd, Ord)]
+pub enum Durability {
+    /// Nothing: the write is not logged. Only for keyspaces created with
+    /// [`KeyspaceOptions::logged`] off, since a store must not lose some writes of a keyspace and keep others.
+    Memory,
+    /// A crash of the process (SIGKILL included): the record is in a file mapping the kernel owns.
+    #[default]
+    Process,
+    /// A power loss: the log is synced before the write returns; concurrent writers share one sync.
+    Disk,
+}
+
+/// How table blocks are compressed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Compression {
+    /// As they are.
+    None,
+    /// LZ4.
+    #[default]
+    Lz4,
+    /// Zstandard; needs the crate feature `zstd`.
+    Zstd,
+}
+
+/// Options of one open store.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Make the store if the directory holds none. Default true.
+    pub create_if_missing: bool,
+    /// Open without writing a single byte: nothing is created, repaired or truncated. Default false.
+    pub read_only: bool,
+    /// Bytes for memtables, block cache, indexes and filters together. Default 256 MiB, at least 4 MiB.
+    pub memory_bytes: usize,
+    /// Bytes of one log segment; a power of two from 64 KiB. Fixed at creation. Default 16 MiB.
+    pub segment_bytes: usize,
+    /// Bytes of log kept before the keyspace that holds the oldest is flushed. Default 512 MiB.
+    pub log_bytes_max: usize,
+    /// Durability of writes that name none. Default [`Durability::Process`].
+    pub durability: Durability,
+    /// Threads for flush and compaction. Default 2.
+    pub background_threads: usize,
+    /// Snapshots forgotten for longer than this are released. Default: never.
+    pub snapshot_expiry: Option<Duration>,
+    /// Directory for the tables of each level, by level number; levels not named live in the store's own.
+    pub level_paths: BTreeMap<u32, PathBuf>,
+    /// Custom comparators that keyspaces of this store may use, found by name at open.
+    pub comparators: Vec<ComparatorRef>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            create_if_missing: true,
+            read_only: false,
+            memory_bytes: 256 << 20,
+            segment_bytes: 16 << 20,
+            log_bytes_max: 512 << 20,
+            durability: Durability::Process,
+            background_threads: 2,
+            snapshot_expiry: None,
+            level_paths: BTreeMap::new(),
+            comparators: Vec::new(),
+        }
+    }
+}
+
+impl Options {
+    /// Smallest segment, in bytes.
+    pub const SEGMENT_BYTES_MIN: usize = 64 << 10;
+    /// Smallest memory budget, in bytes.
+    pub const MEMORY_BYTES_MIN: usize = 4 << 20;
+
+    /// Checks every field against its limits.
+    pub fn validate(&self) -> Result<()> {
+        if !self.segment_bytes.is_power_of_two() || self.segment_bytes < Self::SEGMENT_BYTES_MIN {
+            return Err(Error::invalid(format!(
+                "segment_bytes is {}, but must be a power of two of at least {}",
+                self.segment_bytes,
+                Self::SEGMENT_BYTES_MIN
+            )));
+        }
+        if self.memory_bytes < Self::MEMORY_BYTES_MIN {
+            return Err(Error::invalid(format!(
+                "memory_bytes is {}, but must be at least {}",
+                self.memory_bytes,
+                Self::MEMORY_BYTES_MIN
+            )));
+        }
+        if self.log_bytes_max < 4 * self.segment_bytes {
+            return Err(Error::invalid(format!(
+                "log_bytes_max is {}, but must hold at least four segments ({})",
+                self.log_bytes_max,
+                4 * self.segment_bytes
+            )));
+        }
+        if self.background_threads == 0 {
+            return Err(Error::invalid("background_threads is 0, but flushing needs at least one"));
+        }
+        Ok(())
+    }
+}
+
+/// The memory component of a keyspace.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Memory {
+    /// One concurrent skiplist per generation (cLSM).
+    #[default]
+    Sorted,
+}
+
+/// The disk layout of a keyspace.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Layout {
+    /// Overlapping tables at level 0, one sorted run per level below.
+    #[default]
+    Leveled,
+}
+
+/// Options of one keyspace; stored with it.
+#[derive(Clone, Debug)]
+pub struct KeyspaceOptions {
+    /// Memory component. Default `Sorted`.
+    pub memory: Memory,
+    /// Disk layout. Default `Leveled`.
+    pub layout: Layout,
+    /// Order of keys. Fixed at creation. Default bytewise.
+    pub comparator: ComparatorRef,
+    /// False: writes are never logged and are lost with the process ([`Durability::Memory`]);
+    /// flushed data stays. Fixed at creation. Default true.
+    pub logged: bool,
+    /// Bytes after which the memtable is flushed; `None`: a share of the store's memory. Default `None`.
+    pub memtable_bytes: Option<usize>,
+    /// Block compression. Default LZ4.
+    pub compression: Compression,
+    /// Uncompressed bytes of a data block (μ, in bytes: one fence pointer per block). Default 4096.
+    pub block_bytes: usize,
+    /// Entries between restart points in a block. Default 16.
+    pub restart_interval: usize,
+    /// Filter bits per key; 0 for no filter. Default 10.
+    pub filter_bits_per_key: f64,
+    /// Bytes after which an output table is cut. Default 32 MiB.
+    pub table_bytes: u64,
+    /// Tables at level 0 that start a compaction. Default 4.
+    pub level0_tables: usize,
+    /// Target bytes of level 1. Default 128 MiB.
+    pub level1_bytes: u64,
+    /// Each level's target is this times the one above. Default 10.
+    pub level_ratio: u64,
+}
+
+impl Default for KeyspaceOptions {
+    fn default() -> Self {
+        KeyspaceOptions {
+            memory: Memory::default(),
+            layout: Layout::default(),
+            comparator: bytewise(),
+            logged: true,
+            memtable_bytes: None,
+            compression: Compression::default(),
+            block_bytes: 4096,
+            restart_interval: 16,
+            filter_bits_per_key: 10.0,
+            table_bytes: 32 << 20,
+            level0_tables: 4,
+            level1_bytes: 128 << 20,
+            level_ratio: 10,
+        }
+    }
+}
+
+impl KeyspaceOptions {
+    /// Checks every field against its limits.
+    pub fn validate(&self) -> Result<()> {
+        let within = |name: &str, value: f64, min: f64, max: f64| {
+            if (min..=max).contains(&value) {
+                Ok(())
+            } else {
+                Err(Error::invalid(format!("{name} is {value}, but must be from {min} to {max}")))
+            }
+        };
+        within("block_bytes", self.block_bytes as f64, 128.0, (1 << 20) as f64)?;
+        within("restart_interval", self.restart_interval as f64, 1.0, 1024.0)?;
+        within("filter_bits_per_key", self.filter_bits_per_key, 0.0, 64.0)?;
+        within("table_bytes", self.table_bytes as f64, 1024.0, (1u64 << 32) as f64)?;
+        within("level0_tables", self.level0_tables as f64, 1.0, 1000.0)?;
+        within("level1_bytes", self.level1_bytes as f64, 1024.0, (1u64 << 50) as f64)?;
+        within("level_ratio", self.level_ratio as f64, 2.0, 1000.0)?;
+        if let Some(bytes) = self.memtable_bytes {
+            within("memtable_bytes", bytes as f64, (64 << 10) as f64, (16u64 << 30) as f64)?;
+        }
+        if self.compression == Compression::Zstd && !cfg!(feature = "zstd") {
+            return Err(Error::invalid("compression is Zstd, but this build lacks the feature `zstd`"));
+        }
+        Ok(())
+    }
+}
+
+/// Options of one write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WriteOptions {
+    /// `None`: the store's default, or `Memory` in a keyspace that is not logged.
+    pub durability: Option<Durability>,
+}

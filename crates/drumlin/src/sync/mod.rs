@@ -1,0 +1,21 @@
+//! Atomics and locks: the standard ones, or a model checker's under `--cfg loom`.
+//!
+//! Place: used by `commit`, `log`, `memory` and whatever else is model-checked.
+//! Waiting is done here and nowhere else: a short spin, then a park on the word waited for.
+
+/// Atomic types and orderings.
+pub mod atomic {
+    #[cfg(loom)]
+    pub use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+    #[cfg(not(loom))]
+    pub use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+}
+
+pub mod failpoint;
+mod lock;
+mod park;
+
+pub use lock::{Condvar, Mutex, MutexGuard, RawLock};
+pub use park::{park_until, wake_all};
+
+pub use crossbeam_utils::CachePadded;
