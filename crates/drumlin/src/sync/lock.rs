@@ -2,8 +2,8 @@
 
 #[cfg(not(loom))]
 mod imp {
-    pub use parking_lot::{Condvar, Mutex, MutexGuard};
     use parking_lot::lock_api::RawMutex as _;
+    pub use parking_lot::{Condvar, Mutex, MutexGuard};
 
     /// A lock of one byte without a guard: taken and released by hand.
     pub struct RawLock(parking_lot::RawMutex);
