@@ -1,4 +1,6 @@
 //! Mutex, condition variable and the one-word lock of the stripes, switched for loom.
+//!
+//! Place: used by whatever locks or waits. Tests: the stripes of `commit` exercise `RawLock`, also under loom.
 
 #[cfg(not(loom))]
 mod imp {
@@ -28,7 +30,7 @@ mod imp {
         #[inline]
         #[allow(unsafe_code)]
         pub unsafe fn unlock(&self) {
-            // SAFETY: the caller holds the lock.
+            // SAFETY: the caller holds the lock. Test: commit::stripes.
             unsafe { self.0.unlock() }
         }
     }
@@ -87,6 +89,8 @@ mod imp {
                 loom::thread::yield_now();
             }
         }
+        /// # Safety
+        /// The calling thread holds it.
         #[allow(unsafe_code)]
         pub unsafe fn unlock(&self) {
             self.0.store(false, Ordering::Release);
