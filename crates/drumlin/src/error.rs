@@ -116,7 +116,11 @@ impl Error {
     }
 
     /// Wrong bytes in `path` at `offset`.
-    pub fn corruption(path: impl AsRef<Path>, offset: impl Into<Option<u64>>, what: impl Into<String>) -> Self {
+    pub fn corruption(
+        path: impl AsRef<Path>,
+        offset: impl Into<Option<u64>>,
+        what: impl Into<String>,
+    ) -> Self {
         Error::Corruption(Corruption {
             path: path.as_ref().to_path_buf(),
             offset: offset.into(),

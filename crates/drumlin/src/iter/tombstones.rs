@@ -89,7 +89,8 @@ impl Tombstones {
 
     /// The newest tombstone with LSN < `at` that covers `key`.
     pub fn newest_covering(&self, comparator: &dyn Comparator, key: &[u8], at: Lsn) -> Option<Lsn> {
-        let after = self.fragments.partition_point(|f| comparator.compare(&f.start, key) != Ordering::Greater);
+        let after =
+            self.fragments.partition_point(|f| comparator.compare(&f.start, key) != Ordering::Greater);
         let fragment = self.fragments[..after].last()?;
         if comparator.compare(key, &fragment.end) != Ordering::Less {
             return None;
@@ -105,7 +106,12 @@ impl Tombstones {
     }
 
     /// The part of the set within [start, end); `None` is unbounded.
-    pub fn clipped(&self, comparator: &dyn Comparator, start: Option<&[u8]>, end: Option<&[u8]>) -> Tombstones {
+    pub fn clipped(
+        &self,
+        comparator: &dyn Comparator,
+        start: Option<&[u8]>,
+        end: Option<&[u8]>,
+    ) -> Tombstones {
         let tombstones = self.iter().map(|mut t| {
             if let Some(start) = start.filter(|s| comparator.compare(&t.start, s) == Ordering::Less) {
                 t.start = start.to_vec();
@@ -138,7 +144,12 @@ mod tests {
 
     #[test]
     fn overlapping_tombstones_answer_as_each_would_alone() {
-        let all = vec![tombstone("b", "h", 5), tombstone("d", "f", 9), tombstone("a", "c", 2), tombstone("f", "z", 3)];
+        let all = vec![
+            tombstone("b", "h", 5),
+            tombstone("d", "f", 9),
+            tombstone("a", "c", 2),
+            tombstone("f", "z", 3),
+        ];
         let set = Tombstones::build(&Bytewise, all.clone());
         for key in ["a", "b", "bb", "c", "d", "e", "f", "g", "h", "y", "z", "zz", ""] {
             for at in 0..12 {
@@ -148,7 +159,11 @@ mod tests {
                     .map(|t| t.lsn)
                     .filter(|&l| l < Lsn(at))
                     .max();
-                assert_eq!(set.newest_covering(&Bytewise, key.as_bytes(), Lsn(at)), expected, "{key} at {at}");
+                assert_eq!(
+                    set.newest_covering(&Bytewise, key.as_bytes(), Lsn(at)),
+                    expected,
+                    "{key} at {at}"
+                );
             }
         }
         assert_eq!(Tombstones::build(&Bytewise, set.iter().collect()), set, "building again changes nothing");
@@ -159,12 +174,18 @@ mod tests {
         let set = Tombstones::build(&Bytewise, vec![tombstone("b", "h", 5), tombstone("d", "f", 9)]);
         let clipped = set.clipped(&Bytewise, Some(b"c"), Some(b"e"));
         for (key, expected) in [("b", None), ("c", Some(5)), ("d", Some(9)), ("e", None), ("g", None)] {
-            assert_eq!(clipped.newest_covering(&Bytewise, key.as_bytes(), Lsn::MAX), expected.map(Lsn), "{key}");
+            assert_eq!(
+                clipped.newest_covering(&Bytewise, key.as_bytes(), Lsn::MAX),
+                expected.map(Lsn),
+                "{key}"
+            );
         }
     }
 
     #[test]
     fn empty_ranges_cover_nothing() {
-        assert!(Tombstones::build(&Bytewise, vec![tombstone("c", "c", 1), tombstone("d", "a", 2)]).is_empty());
+        assert!(
+            Tombstones::build(&Bytewise, vec![tombstone("c", "c", 1), tombstone("d", "a", 2)]).is_empty()
+        );
     }
 }

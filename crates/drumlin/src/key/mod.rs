@@ -80,10 +80,6 @@ impl Kind {
 
 /// Orders two versions by the internal order.
 #[inline]
-pub fn compare_versions(
-    comparator: &dyn Comparator,
-    a: (&[u8], Lsn),
-    b: (&[u8], Lsn),
-) -> std::cmp::Ordering {
+pub fn compare_versions(comparator: &dyn Comparator, a: (&[u8], Lsn), b: (&[u8], Lsn)) -> std::cmp::Ordering {
     comparator.compare(a.0, b.0).then_with(|| b.1.cmp(&a.1))
 }

@@ -6,16 +6,20 @@
 /// Atomic types and orderings.
 pub mod atomic {
     #[cfg(loom)]
-    pub use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+    pub use loom::sync::atomic::{
+        AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+    };
     #[cfg(not(loom))]
-    pub use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+    pub use std::sync::atomic::{
+        AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+    };
 }
 
 pub mod failpoint;
 mod lock;
 mod park;
 
-pub use lock::{Condvar, Mutex, MutexGuard, RawLock};
+pub use lock::{Condvar, Mutex, MutexGuard};
 pub use park::{park_until, wake_all};
 
 pub use crossbeam_utils::CachePadded;

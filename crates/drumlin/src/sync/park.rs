@@ -30,7 +30,10 @@ pub fn park_until<T>(address: &T, still: impl Fn() -> bool) {
 pub fn wake_all<T>(address: &T) {
     // SAFETY: the key is the address of a live value; the token is plain data.
     unsafe {
-        parking_lot_core::unpark_all(std::ptr::from_ref(address) as usize, parking_lot_core::DEFAULT_UNPARK_TOKEN);
+        parking_lot_core::unpark_all(
+            std::ptr::from_ref(address) as usize,
+            parking_lot_core::DEFAULT_UNPARK_TOKEN,
+        );
     }
 }
 
