@@ -136,7 +136,11 @@ impl<C: Cursor> Merge<C> {
         if child.valid() {
             self.heads[slot] = head_of(child, number, self.bytewise);
             let (heads, order) = self.parts();
-            if slot == 0 { order.settle(heads) } else { order.sift_down(heads, 1) }
+            if slot == 0 {
+                order.settle(heads)
+            } else {
+                order.sift_down(heads, 1)
+            }
             return Ok(());
         }
         if self.heads.len() == 1 {
