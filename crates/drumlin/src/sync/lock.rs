@@ -1,53 +1,25 @@
-//! Mutex, condition variable and the one-word lock of the stripes, switched for loom.
+//! Mutex and condition variable, switched for loom.
 
 #[cfg(not(loom))]
 mod imp {
-    use parking_lot::lock_api::RawMutex as _;
     pub use parking_lot::{Condvar, Mutex, MutexGuard};
-
-    /// A lock of one byte without a guard: taken and released by hand.
-    pub struct RawLock(parking_lot::RawMutex);
-
-    impl Default for RawLock {
-        fn default() -> Self {
-            Self(parking_lot::RawMutex::INIT)
-        }
-    }
-
-    impl RawLock {
-        /// Takes the lock; spins shortly, then parks. Acquire.
-        #[inline]
-        pub fn lock(&self) {
-            self.0.lock();
-        }
-
-        /// Gives the lock back. Release.
-        ///
-        /// # Safety
-        /// The calling thread holds it.
-        #[inline]
-        #[allow(unsafe_code)]
-        pub unsafe fn unlock(&self) {
-            // SAFETY: the caller holds the lock.
-            unsafe { self.0.unlock() }
-        }
-    }
 }
 
 #[cfg(loom)]
 mod imp {
-    use loom::sync::atomic::{AtomicBool, Ordering};
+    pub use loom::sync::MutexGuard;
 
     /// The interface of `parking_lot::Mutex` over loom's.
     pub struct Mutex<T>(loom::sync::Mutex<T>);
-    pub use loom::sync::MutexGuard;
 
     impl<T> Mutex<T> {
+        /// A free lock.
         pub fn new(value: T) -> Self {
             Self(loom::sync::Mutex::new(value))
         }
+        /// Takes the lock.
         pub fn lock(&self) -> MutexGuard<'_, T> {
-            self.0.lock().unwrap()
+            self.0.lock().expect("loom ends the model at the first panic")
         }
     }
 
@@ -57,41 +29,28 @@ mod imp {
         }
     }
 
-    /// The interface of `parking_lot::Condvar`, by yielding.
+    /// The interface of `parking_lot::Condvar`; nothing model-checked waits on one.
     #[derive(Default)]
     pub struct Condvar;
 
     impl Condvar {
+        /// Nobody waits.
         pub fn new() -> Self {
             Self
         }
+        /// Wakes nobody.
         pub fn notify_all(&self) -> usize {
             0
         }
+        /// Wakes nobody.
         pub fn notify_one(&self) -> bool {
             false
         }
-    }
-
-    pub struct RawLock(AtomicBool);
-
-    impl Default for RawLock {
-        fn default() -> Self {
-            Self(AtomicBool::new(false))
-        }
-    }
-
-    impl RawLock {
-        pub fn lock(&self) {
-            while self.0.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
-                loom::thread::yield_now();
-            }
-        }
-        #[allow(unsafe_code)]
-        pub unsafe fn unlock(&self) {
-            self.0.store(false, Ordering::Release);
+        /// Gives the lock up and takes it again.
+        pub fn wait<T>(&self, _guard: &mut MutexGuard<'_, T>) {
+            loom::thread::yield_now();
         }
     }
 }
 
-pub use imp::{Condvar, Mutex, MutexGuard, RawLock};
+pub use imp::{Condvar, Mutex, MutexGuard};

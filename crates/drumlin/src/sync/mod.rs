@@ -19,7 +19,7 @@ pub mod failpoint;
 mod lock;
 mod park;
 
-pub use lock::{Condvar, Mutex, MutexGuard, RawLock};
+pub use lock::{Condvar, Mutex, MutexGuard};
 pub use park::{park_until, wake_all};
 
 pub use crossbeam_utils::CachePadded;

@@ -1,0 +1,123 @@
+//! The commit protocol's kernels under every interleaving and C11 ordering.
+//!
+//! Run by `cargo x loom`. Each test names what goes wrong when its ordering is weakened.
+
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicU64, Ordering};
+use loom::thread;
+
+use super::Sequencer;
+use crate::key::Lsn;
+
+/// Draws in slot `index`, publishes into `cell` (the value is LSN + 1), commits.
+fn put(sequencer: &Sequencer, index: u32, cell: &AtomicU64) -> Lsn {
+    let write = sequencer.begin_in(sequencer.slots().by_index(index), 1);
+    let lsn = write.lsn();
+    write.gate().expect("nobody dies");
+    cell.store(lsn.0 + 1, Ordering::Release);
+    write.commit();
+    lsn
+}
+
+fn model(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.check(body);
+}
+
+/// P never passes a version that is not installed. Fails with: slots loaded before the tail, a
+/// Relaxed slot store, load, draw or tail load, and without the lower bound.
+#[test]
+fn loom_completed_covers_only_installed_versions() {
+    model(3, || {
+        let sequencer = Sequencer::new(Lsn(0));
+        let cells = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
+        let slots = [sequencer.slots().claim(), sequencer.slots().claim()];
+        let writers: Vec<_> = (0..2)
+            .map(|i| {
+                let (sequencer, cells) = (sequencer.clone(), cells.clone());
+                thread::spawn(move || put(&sequencer, slots[i], &cells[i]))
+            })
+            .collect();
+        let p = sequencer.completed();
+        let installed = cells.iter().filter(|c| {
+            let v = c.load(Ordering::Relaxed);
+            v != 0 && v - 1 < p.0
+        });
+        assert_eq!(installed.count() as u64, p.0, "every LSN below P is visible");
+        for writer in writers {
+            writer.join().unwrap();
+        }
+        assert_eq!(sequencer.completed(), Lsn(2));
+    });
+}
+
+/// A thread whose slot is claimed while P is being computed is not overlooked.
+#[test]
+fn loom_a_new_slot_joins_before_its_first_draw() {
+    model(3, || {
+        let sequencer = Sequencer::new(Lsn(0));
+        let cell = Arc::new(AtomicU64::new(0));
+        let writer = {
+            let (sequencer, cell) = (sequencer.clone(), cell.clone());
+            thread::spawn(move || put(&sequencer, sequencer.slots().claim(), &cell))
+        };
+        if sequencer.completed() == Lsn(1) {
+            assert_eq!(cell.load(Ordering::Relaxed), 1);
+        }
+        writer.join().unwrap();
+    });
+}
+
+/// A writer above a waiting linearizable snapshot sees it (SeqCst on both pairs): if B is visible
+/// and B is not in the snapshot, then everything in the snapshot is visible too. Fails with AcqRel
+/// for the draw and `newest`, and without the gate (A1).
+#[test]
+fn loom_no_version_above_a_snapshot_shows_before_the_snapshot_is_whole() {
+    model(2, || {
+        let sequencer = Sequencer::new(Lsn(0));
+        let cells = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
+        let slots = [sequencer.slots().claim(), sequencer.slots().claim()];
+        let writers: Vec<_> = (0..2)
+            .map(|i| {
+                let (sequencer, cells) = (sequencer.clone(), cells.clone());
+                thread::spawn(move || put(&sequencer, slots[i], &cells[i]))
+            })
+            .collect();
+        let registration = sequencer.snapshot().expect("nobody dies");
+        let s = registration.lsn();
+        // The snapshot has waited: every version below S is here.
+        let seen: Vec<u64> = cells.iter().map(|c| c.load(Ordering::Acquire)).collect();
+        let below = seen.iter().filter(|&&v| v != 0 && v <= s.0).count() as u64;
+        assert_eq!(below, s.0, "S = {s}, seen {seen:?}");
+        sequencer.snapshots().release(registration);
+        for writer in writers {
+            writer.join().unwrap();
+        }
+    });
+}
+
+/// One store commits all parts of a batch: whoever sees the slot moved on sees every part.
+/// Fails with a Relaxed clear or a Relaxed slot load.
+#[test]
+fn loom_a_batch_shows_whole_or_not_at_all() {
+    model(3, || {
+        let sequencer = Sequencer::new(Lsn(0));
+        let parts = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
+        let slot = sequencer.slots().claim();
+        let writer = {
+            let (sequencer, parts) = (sequencer.clone(), parts.clone());
+            thread::spawn(move || {
+                let batch = sequencer.begin_in(sequencer.slots().by_index(slot), 1);
+                parts[0].store(1, Ordering::Release);
+                parts[1].store(1, Ordering::Release);
+                batch.commit();
+            })
+        };
+        let first = parts[0].load(Ordering::Acquire) == 1;
+        if first && !sequencer.slots().is_in_flight(slot, Lsn(0)) {
+            assert_eq!(parts[1].load(Ordering::Acquire), 1, "committed: the other part is there");
+        }
+        writer.join().unwrap();
+    });
+}

@@ -1,0 +1,183 @@
+//! Registered snapshots, and the one word that writers look at.
+//!
+//! Place: `db` takes and releases snapshots; every writer reads `newest()` once at its gate;
+//! flushes and compactions read `list()` to know which versions are still needed.
+//!
+//! Invariants (I4):
+//! 1. S is in the list before the wait for P ≥ S: no merge that starts later drops what S needs.
+//! 2. `newest` is `MAX` while S is being read from the tail, then the highest registered S, 0 if
+//!    none. A writer with LSN ≥ S that reads it after drawing sees MAX or a value ≥ S.
+//! 3. The list is read by merges under the same mutex.
+//!
+//! Orderings: `newest = MAX` and the load of the tail are SeqCst against the writer's `fetch_add`
+//! and load of `newest`, both SeqCst: a store/load pair on each side, so at least one sees the
+//! other. AcqRel fails (`loom_tests`).
+//!
+//! Origin: cLSM §3.2.1 and Algorithm 2; the restart loop of getTS is not needed here, since a
+//! writer whose LSN is at or above S is simply not in S.
+
+use std::collections::BTreeMap;
+
+use crate::error::Result;
+use crate::key::Lsn;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU64, Ordering};
+
+use super::Sequencer;
+
+/// The registered read points of a store.
+pub struct Snapshots {
+    newest: AtomicU64,
+    registered: Mutex<BTreeMap<Lsn, usize>>,
+}
+
+/// A registered read point. Release it with [`Snapshots::release`].
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "a registered snapshot keeps old versions alive until it is released"]
+pub struct Registration(Lsn);
+
+impl Registration {
+    /// The exclusive bound: the snapshot sees LSNs below it.
+    pub fn lsn(&self) -> Lsn {
+        self.0
+    }
+}
+
+impl Snapshots {
+    pub(super) fn new() -> Self {
+        Snapshots { newest: AtomicU64::new(0), registered: Mutex::new(BTreeMap::new()) }
+    }
+
+    /// What a writer compares with: 0, the newest registered snapshot, or MAX while one is taken.
+    #[inline]
+    pub fn newest(&self) -> Lsn {
+        Lsn(self.newest.load(Ordering::SeqCst))
+    }
+
+    /// Read points in ascending order, for merges. O(n).
+    pub fn list(&self) -> Vec<Lsn> {
+        self.registered.lock().keys().copied().collect()
+    }
+
+    /// Gives a read point up. O(log n).
+    pub fn release(&self, registration: Registration) {
+        let mut registered = self.registered.lock();
+        if let Some(count) = registered.get_mut(&registration.0) {
+            *count -= 1;
+            if *count == 0 {
+                registered.remove(&registration.0);
+            }
+        }
+        // Leaving it high would only cost writers a compare more; lowering it is under the mutex,
+        // so it never hides a snapshot being taken.
+        let newest = registered.keys().next_back().map_or(0, |s| s.0);
+        self.newest.store(newest, Ordering::Release);
+    }
+}
+
+impl Sequencer {
+    /// A linearizable read point: it contains every write acknowledged before the call, and while
+    /// it waits for the writes in flight below it, none above it becomes visible.
+    ///
+    /// Load the superversion only after this returns. Waits for the writes in flight.
+    pub fn snapshot(&self) -> Result<Registration> {
+        let snapshots = self.snapshots();
+        let lsn = {
+            let mut registered = snapshots.registered.lock();
+            snapshots.newest.store(u64::MAX, Ordering::SeqCst);
+            let lsn = self.tail_seq_cst();
+            *registered.entry(lsn).or_insert(0) += 1;
+            let newest = registered.keys().next_back().map_or(0, |s| s.0);
+            snapshots.newest.store(newest, Ordering::Release);
+            lsn
+        };
+        let registration = Registration(lsn);
+        match self.wait_completed(lsn) {
+            Ok(()) => Ok(registration),
+            Err(error) => {
+                snapshots.release(registration);
+                Err(error)
+            }
+        }
+    }
+
+    /// A serializable read point that waits for nobody: the completed prefix. It may miss writes
+    /// acknowledged a moment ago, if an older one is still in flight.
+    ///
+    /// The shared, monotone P is used, never a fresh scan alone: lower bounds are old, and a merge
+    /// may have dropped what lies behind P.
+    pub fn snapshot_recent(&self) -> Registration {
+        self.completed();
+        let mut registered = self.snapshots().registered.lock();
+        let lsn = self.completed_lagging();
+        *registered.entry(lsn).or_insert(0) += 1;
+        let newest = registered.keys().next_back().map_or(0, |s| s.0);
+        self.snapshots().newest.store(newest, Ordering::Release);
+        Registration(lsn)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    #[test]
+    fn the_list_holds_each_snapshot_until_its_last_release() {
+        let sequencer = Sequencer::new(Lsn(5));
+        let a = sequencer.snapshot().expect("no writer");
+        let b = sequencer.snapshot().expect("no writer");
+        sequencer.begin(2).commit();
+        let c = sequencer.snapshot().expect("no writer");
+        assert_eq!(sequencer.snapshots().list(), [Lsn(5), Lsn(7)]);
+        assert_eq!(sequencer.snapshots().newest(), Lsn(7));
+        sequencer.snapshots().release(a);
+        assert_eq!(sequencer.snapshots().list(), [Lsn(5), Lsn(7)]);
+        sequencer.snapshots().release(c);
+        assert_eq!(sequencer.snapshots().newest(), Lsn(5));
+        sequencer.snapshots().release(b);
+        assert_eq!((sequencer.snapshots().list(), sequencer.snapshots().newest()), (vec![], Lsn(0)));
+    }
+
+    /// Regression A1, the gate: A[10] drawn and unpublished; a snapshot at 11 waits for it; B[11]
+    /// must not become visible before A is, or one get sees B, the next one misses A, and the
+    /// snapshot has A and not B.
+    #[test]
+    fn no_later_write_passes_the_gate_while_a_snapshot_waits() {
+        let sequencer = Sequencer::new(Lsn(10));
+        let (send, receive) = mpsc::channel();
+        std::thread::scope(|s| {
+            let a = sequencer.begin(1);
+            let snapshot = s.spawn(|| sequencer.snapshot().map(|s| s.lsn()));
+            while sequencer.snapshots().list().is_empty() {
+                std::thread::yield_now();
+            }
+            let (sequencer, send) = (&sequencer, send.clone());
+            s.spawn(move || {
+                let b = sequencer.begin(1);
+                b.gate().expect("nobody dies");
+                send.send("B is visible").expect("the test waits");
+                b.commit();
+            });
+            assert!(receive.recv_timeout(Duration::from_millis(50)).is_err(), "the snapshot at 11 waits for A");
+            assert!(!snapshot.is_finished());
+            a.gate().expect("A is below the snapshot: it never waits for itself");
+            a.commit();
+            receive.recv_timeout(Duration::from_secs(20)).expect("A is complete, B may go on");
+            assert_eq!(snapshot.join().expect("no panic").expect("nobody died"), Lsn(11));
+        });
+    }
+
+    #[test]
+    fn a_recent_snapshot_waits_for_nobody() {
+        let sequencer = Sequencer::new(Lsn(10));
+        let a = sequencer.begin(1);
+        std::thread::scope(|s| {
+            s.spawn(|| sequencer.begin(1).commit());
+        });
+        assert_eq!(sequencer.snapshot_recent().lsn(), Lsn(10), "A[10] is in flight");
+        a.commit();
+        assert_eq!(sequencer.snapshot_recent().lsn(), Lsn(12));
+    }
+}
