@@ -246,7 +246,8 @@ mod tests {
         for (bits, at_most) in [(5.0, 0.11), (10.0, 0.0125), (16.0, 0.0016), (24.0, 0.0003)] {
             let filter = build(&hashes(0..100_000), bits);
             let asked = 400_000;
-            let wrong = hashes(1_000_000..1_000_000 + asked).iter().filter(|&&h| filter.may_contain(h)).count();
+            let wrong =
+                hashes(1_000_000..1_000_000 + asked).iter().filter(|&&h| filter.may_contain(h)).count();
             let rate = wrong as f64 / f64::from(asked);
             let theory = expected_error(LINE_BITS / bits, filter.probes());
             assert!(rate <= at_most, "{bits} bits: {rate} (probes {})", filter.probes());

@@ -184,7 +184,8 @@ impl<'a> Block<'a> {
             kind = head[3];
             at += 4;
         } else {
-            let mut number = || usize::try_from(get_varint(bytes, &mut at).ok_or(Malformed)?).or(Err(Malformed));
+            let mut number =
+                || usize::try_from(get_varint(bytes, &mut at).ok_or(Malformed)?).or(Err(Malformed));
             (shared, unshared, value_bytes) = (number()?, number()?, number()?);
             kind = *bytes.get(at).ok_or(Malformed)?;
             at += 1;

@@ -85,7 +85,8 @@ impl Window {
     fn fill(&mut self, resident: &Resident, place: Place, most: usize) -> Result<()> {
         let forward = place.offset == self.last.end();
         let backward = place.end() == self.last.offset;
-        self.ahead = if forward || backward { (self.ahead * 4).max(4 * place.bytes).min(most as u64) } else { 0 };
+        self.ahead =
+            if forward || backward { (self.ahead * 4).max(4 * place.bytes).min(most as u64) } else { 0 };
         let bytes = self.ahead.max(place.bytes);
         let data_end = resident.data_end().max(place.end());
         let (from, to) = if backward && !forward {
@@ -226,10 +227,7 @@ impl<H: Deref<Target = TableHandle> + Send> TableCursor<H> {
 
     /// Runs a step of the walk on the current block.
     #[inline(always)]
-    fn step<R>(
-        &mut self,
-        body: impl FnOnce(&mut Walk, Block<'_>) -> Result<R, Malformed>,
-    ) -> Result<R> {
+    fn step<R>(&mut self, body: impl FnOnce(&mut Walk, Block<'_>) -> Result<R, Malformed>) -> Result<R> {
         match Block::parse(self.buffer.bytes()).and_then(|block| body(&mut self.walk, block)) {
             Ok(result) => Ok(result),
             Err(Malformed) => Err(self.fail()),

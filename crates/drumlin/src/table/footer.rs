@@ -98,7 +98,10 @@ mod tests {
         for bit in 0..FOOTER_BYTES * 8 {
             let mut bad = good;
             bad[bit / 8] ^= 1 << (bit % 8);
-            assert!(Footer::decode(&bad, Path::new("t"), 1264).is_err_and(|e| e.is_corruption()), "bit {bit}");
+            assert!(
+                Footer::decode(&bad, Path::new("t"), 1264).is_err_and(|e| e.is_corruption()),
+                "bit {bit}"
+            );
         }
     }
 

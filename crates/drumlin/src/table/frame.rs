@@ -132,8 +132,7 @@ fn frame(body: &[u8], compression: u8, seed: u64, offset: u64) -> Frame<'_> {
 
 #[cfg(feature = "zstd")]
 fn compress_zstd(block: &[u8], output: &mut [u8]) -> Result<usize> {
-    zstd::bulk::compress_to_buffer(block, output, zstd::DEFAULT_COMPRESSION_LEVEL)
-        .or(Ok(output.len()))
+    zstd::bulk::compress_to_buffer(block, output, zstd::DEFAULT_COMPRESSION_LEVEL).or(Ok(output.len()))
 }
 
 #[cfg(not(feature = "zstd"))]
@@ -188,7 +187,8 @@ pub(super) fn check_parts<'a>(
     let length = match compression {
         RAW => body.len(),
         LZ4 | ZSTD => {
-            let head = body.first_chunk::<4>().ok_or_else(|| origin.corruption("a block lacks its length"))?;
+            let head =
+                body.first_chunk::<4>().ok_or_else(|| origin.corruption("a block lacks its length"))?;
             u32::from_le_bytes(*head) as usize
         }
         _ => {
@@ -284,7 +284,15 @@ mod tests {
         };
         let mut half = noise(300_000, &mut word);
         half.extend(vec![3; 300_000]);
-        vec![vec![], vec![1], vec![7; 4096], noise(4096, &mut word), vec![9; 400_000], half, noise(300_000, &mut word)]
+        vec![
+            vec![],
+            vec![1],
+            vec![7; 4096],
+            noise(4096, &mut word),
+            vec![9; 400_000],
+            half,
+            noise(300_000, &mut word),
+        ]
     }
 
     #[test]

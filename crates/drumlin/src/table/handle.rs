@@ -270,7 +270,8 @@ impl TableHandle {
         };
         if resident.has_leaves() {
             let leaf = self.fetch(&resident, place, Role::Leaf, true)?;
-            let found = Index::parse(&leaf).and_then(|leaf| find(&leaf)).map_err(resident.malformed(place))?;
+            let found =
+                Index::parse(&leaf).and_then(|leaf| find(&leaf)).map_err(resident.malformed(place))?;
             place = found.unwrap_or(place);
         }
         Ok(place.offset)

@@ -184,7 +184,8 @@ impl<'a> Index<'a> {
     #[inline]
     pub(super) fn parse(bytes: &'a [u8]) -> Result<Index<'a>, Malformed> {
         let (header, rest) = bytes.split_first_chunk::<HEADER_BYTES>().ok_or(Malformed)?;
-        let word = |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+        let word =
+            |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
         let (count, flags, prefix_bytes) = (word(0) as usize, word(4), word(16) as usize);
         let base = u64::from(word(8)) | u64::from(word(12)) << 32;
         if count == 0 || flags & !(HEADS | LSNS) != 0 || word(20) != 0 {
@@ -380,9 +381,20 @@ mod tests {
                     assert!(bytes.len() <= builder.bytes());
                     let index = Index::parse(&bytes).expect("parses");
                     index.validate(order).expect("valid");
-                    assert_eq!(index.place(count - 1), Ok(Place { offset: 90 + 10 * count as u64, bytes: 10 }));
+                    assert_eq!(
+                        index.place(count - 1),
+                        Ok(Place { offset: 90 + 10 * count as u64, bytes: 10 })
+                    );
                     let mut probes: Vec<Vec<u8>> = fences.iter().map(|f| f.0.clone()).collect();
-                    probes.extend([vec![], vec![7], vec![7, 7], vec![8], vec![7, 7, 2, 0], vec![6], vec![255; 20]]);
+                    probes.extend([
+                        vec![],
+                        vec![7],
+                        vec![7, 7],
+                        vec![8],
+                        vec![7, 7, 2, 0],
+                        vec![6],
+                        vec![255; 20],
+                    ]);
                     probes.extend(fences.iter().map(|f| [&f.0[..], &[0]].concat()));
                     for key in &probes {
                         for lsn in [0, 1, 5, 6, 9, 10] {

@@ -41,9 +41,6 @@ pub use handle::TableHandle;
 pub use meta::TableMeta;
 pub use writer::TableWriter;
 
-pub(crate) use fields::{Field, IGNORABLE, for_each_field, put_field, put_numbers};
-pub(crate) use varint::{VARINT_BYTES_MAX, get_bytes, get_varint, put_bytes, put_varint};
-
 use std::fmt;
 
 use crate::key::{ComparatorRef, KeyHasher, Kind, Lsn};

@@ -60,7 +60,9 @@ impl Resident {
                 format!("it is the table written as {}, the manifest expects {}", footer.seed, meta.seed);
             return Err(Error::corruption(path, tail.footer_offset(), what));
         }
-        let block = |place: Place| tail.block(&*file, Origin { path, seed: footer.seed, offset: place.offset }, place);
+        let block = |place: Place| {
+            tail.block(&*file, Origin { path, seed: footer.seed, offset: place.offset }, place)
+        };
         let properties = Properties::decode(&block(footer.properties)?, path, footer.properties)?;
         check_same(&properties, meta, options, path, footer.properties)?;
 
@@ -114,11 +116,6 @@ impl Resident {
         self.filter.as_ref().is_none_or(|filter| filter.may_contain(hash))
     }
 
-    /// True if gets are guarded by a filter.
-    pub(super) fn has_filter(&self) -> bool {
-        self.filter.is_some()
-    }
-
     /// The index root; `None` for a table without entries.
     #[inline]
     pub(super) fn root(&self) -> Option<Index<'_>> {
@@ -149,7 +146,9 @@ impl Resident {
 
     /// The error for a block that its checksum approves but that is none.
     pub(super) fn malformed(&self, place: Place) -> impl Fn(Malformed) -> Error + '_ {
-        move |_| Error::corruption(&self.path, place.offset, "a block is malformed although its checksum is right")
+        move |_| {
+            Error::corruption(&self.path, place.offset, "a block is malformed although its checksum is right")
+        }
     }
 
     /// Reads, checks and decompresses one block. One read, two for a large frame.
@@ -258,7 +257,11 @@ fn check_same(
         && found.raw_bytes == meta.raw_bytes
         && (meta.global_version.is_some() || (found.min_lsn, found.max_lsn) == (meta.min_lsn, meta.max_lsn));
     if !same {
-        return Err(Error::corruption(path, place.offset, "the table's properties are not what the manifest says"));
+        return Err(Error::corruption(
+            path,
+            place.offset,
+            "the table's properties are not what the manifest says",
+        ));
     }
     Ok(())
 }

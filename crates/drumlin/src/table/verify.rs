@@ -106,7 +106,9 @@ impl Check<'_> {
             let last = leaf.fence(leaf.len() - 1).map_err(resident.malformed(place))?;
             let fence = root.fence(n).map_err(&root_malformed)?;
             if (last.key(), last.lsn) != (fence.key(), fence.lsn) {
-                return Err(resident.origin(place).corruption("an index block ends at another key than its root says"));
+                return Err(resident
+                    .origin(place)
+                    .corruption("an index block ends at another key than its root says"));
             }
         }
         Ok(())
@@ -173,7 +175,11 @@ impl Check<'_> {
             self.last = Some((key.clone(), entry.lsn));
             at = entry.next;
         }
-        if restart == block.restarts() { Ok(()) } else { Err(wrong("restart points are not where entries begin")) }
+        if restart == block.restarts() {
+            Ok(())
+        } else {
+            Err(wrong("restart points are not where entries begin"))
+        }
     }
 
     /// Everything between the data blocks and the footer.
@@ -239,7 +245,8 @@ impl Check<'_> {
         }
         let hash = self.hash.digest128();
         if hash != meta.content_hash {
-            let what = format!("the content hash is {hash:032x}, the manifest says {:032x}", meta.content_hash);
+            let what =
+                format!("the content hash is {hash:032x}, the manifest says {:032x}", meta.content_hash);
             return Err(Error::corruption(path, None, what));
         }
         Ok(())

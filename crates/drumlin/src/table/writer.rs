@@ -99,7 +99,12 @@ pub struct TableWriter {
 
 impl TableWriter {
     /// A writer to the empty file `file`, which `path` names.
-    pub fn new(file: Box<dyn WritableFile>, path: PathBuf, id: TableId, options: TableOptions) -> TableWriter {
+    pub fn new(
+        file: Box<dyn WritableFile>,
+        path: PathBuf,
+        id: TableId,
+        options: TableOptions,
+    ) -> TableWriter {
         let bytewise = options.comparator.is_bytewise();
         TableWriter {
             path,
@@ -320,7 +325,9 @@ impl TableWriter {
     fn check_usable(&self) -> Result<()> {
         if self.failed {
             let path = self.path.display();
-            return Err(Error::invalid(format!("an earlier write of {path} failed: remove it and start again")));
+            return Err(Error::invalid(format!(
+                "an earlier write of {path} failed: remove it and start again"
+            )));
         }
         Ok(())
     }
