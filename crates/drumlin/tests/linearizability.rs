@@ -1,17 +1,27 @@
-//! The checker of histories, tried on histories with a known answer.
+//! Histories recorded from a store are linearizable; and the checker that says so is tried on histories with a known
+//! answer.
 //!
+//! Of the store: a million operations of eight clients on 64 keys, over more than fifty turns of generations
+//! (`cargo x soak linearizability` does more: `DRUMLIN_HISTORY_MILLIONS`), and the same recording spoiled a hundred times.
+//!
+//! Of the checker:
 //! 1. Valid histories of every shape are accepted.
 //! 2. Spoiled histories are all rejected, each way of spoiling many times.
 //! 3. On small histories with random results, checker and a search over all permutations agree.
 
 mod support {
     pub mod checker;
+    pub mod drive;
     pub mod generate;
     pub mod history;
     pub mod mutate;
 }
 
+use std::path::PathBuf;
+
+use drumlin::{Db, Options};
 use support::checker::{linearizable, recent_snapshots_serializable};
+use support::drive::{Load, Target};
 use support::generate::{Rng, Shape, valid};
 use support::history::{ABSENT, Class, History, KEYS_MAX, Op, Seen, Value};
 use support::mutate::{ALL, Mutation, spoil};
@@ -179,4 +189,80 @@ fn every_mutation_is_tried() {
         assert!(spoil(&history, mutation, &mut Rng(1)).is_some(), "{mutation:?}");
     }
     assert!(spoil(&History::new(vec![]), Mutation::StaleGet, &mut Rng(1)).is_none());
+}
+
+fn directory(name: &str) -> PathBuf {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&path);
+    path
+}
+
+/// Small everything: generations turn, tables are flushed and merged many times a second.
+fn small_store(name: &str) -> (PathBuf, Target) {
+    let path = directory(name);
+    let options = Options {
+        memory_bytes: 8 << 20,
+        segment_bytes: 64 << 10,
+        log_bytes_max: 4 << 20,
+        ..Options::default()
+    };
+    let db = Db::open(&path, options).expect("a new store opens");
+    (path, Target::new(db).expect("keyspaces are made"))
+}
+
+fn seed() -> u64 {
+    match std::env::var("DRUMLIN_HISTORY_SEED") {
+        Ok(seed) => seed.parse().expect("a seed"),
+        Err(_) => std::time::UNIX_EPOCH.elapsed().expect("after 1970").as_nanos() as u64,
+    }
+}
+
+#[test]
+fn recorded_histories_are_linearizable() {
+    let millions: u64 = std::env::var("DRUMLIN_HISTORY_MILLIONS").map_or(1, |n| n.parse().expect("millions"));
+    let (path, target) = small_store("linearizability");
+    let seed = seed();
+    for round in 0..millions {
+        let load = Load { seed: seed + round, threads: 8, ops_per_thread: 126_000, padding_bytes: 240 };
+        let flushes = target.db.stats().flushes;
+        let began = std::time::Instant::now();
+        let history = target.run(load).expect("the store serves");
+        let recorded = began.elapsed();
+        assert!(history.ops.len() > 1_000_000);
+        let flushes = target.db.stats().flushes - flushes;
+        assert!(flushes >= 50, "only {flushes} generations were flushed");
+        let strict = linearizable(&history).unwrap_or_else(|v| panic!("{load:?}: {v}"));
+        let recent = recent_snapshots_serializable(&history)
+            .unwrap_or_else(|v| panic!("{load:?}: recent snapshots: {v}"));
+        println!(
+            "seed {}: {} operations recorded in {:.1} s, {flushes} flushes, judged in {:.1} s: {strict:?}, {recent:?}",
+            load.seed,
+            history.ops.len(),
+            recorded.as_secs_f64(),
+            (began.elapsed() - recorded).as_secs_f64()
+        );
+    }
+    target.db.close().expect("the store closes");
+    std::fs::remove_dir_all(path).expect("the store is no longer in use");
+}
+
+#[test]
+fn recorded_histories_are_rejected_once_spoiled() {
+    let (path, target) = small_store("spoiled");
+    let mut rng = Rng(seed());
+    let history = target
+        .run(Load { seed: rng.next(), threads: 8, ops_per_thread: 1500, padding_bytes: 100 })
+        .expect("the store serves");
+    if let Err(why) = accepted(&history) {
+        panic!("before it was spoiled: {why}");
+    }
+    let mut rejected = 0;
+    for mutation in ALL.iter().cycle().take(135) {
+        let Some(spoiled) = spoil(&history, *mutation, &mut rng) else { continue };
+        assert!(accepted(&spoiled).is_err(), "{mutation:?} was accepted");
+        rejected += 1;
+    }
+    assert!(rejected >= 100, "only {rejected} mutations fitted");
+    target.db.close().expect("the store closes");
+    std::fs::remove_dir_all(path).expect("the store is no longer in use");
 }
