@@ -156,7 +156,8 @@ pub(super) enum EntryFault {
 pub(super) fn decode_entry<'a>(body: &'a [u8], at: &mut usize) -> Result<Option<EntryView<'a>>, EntryFault> {
     const SHORT: EntryFault = EntryFault::Bad("an entry ends beyond its record");
     let keyspace = varint(body, at).ok_or(SHORT)?;
-    let keyspace = u32::try_from(keyspace).map_err(|_| EntryFault::Bad("a keyspace number beyond 32 bits"))?;
+    let keyspace =
+        u32::try_from(keyspace).map_err(|_| EntryFault::Bad("a keyspace number beyond 32 bits"))?;
     let kind_byte = take(body, at, 1).ok_or(SHORT)?[0];
     let flags = take(body, at, 1).ok_or(SHORT)?[0];
     let key_bytes = varint(body, at).ok_or(SHORT)?;
@@ -277,7 +278,10 @@ mod tests {
         let mut at = 0;
         assert_eq!(decode_entry(&[0, 3, 0, 0, 0], &mut at), Err(EntryFault::Newer));
         at = 0;
-        assert_eq!(decode_entry(&[0, 0x83, 9, 1, 0, b'k'], &mut at), Err(EntryFault::Bad("an entry ends beyond its record")));
+        assert_eq!(
+            decode_entry(&[0, 0x83, 9, 1, 0, b'k'], &mut at),
+            Err(EntryFault::Bad("an entry ends beyond its record"))
+        );
         at = 0;
         assert_eq!(decode_entry(&[0, 0x83, 2, 1, 0, b'k'], &mut at), Ok(None));
         assert_eq!(at, 6);

@@ -35,6 +35,8 @@ pub(crate) const MARK_UNITS: u64 = ((RECORD_HEAD + MARK_BYTES) / 8) as u64;
 
 const MAGIC: [u8; 8] = *b"DRMLNLOG";
 const FLAG_PRIOR_CLEAN: u32 = 1;
+/// An odd constant with well-spread bits (2^64 over the golden ratio).
+const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A store's 16-byte identity.
 pub type Uuid = [u8; 16];
@@ -95,7 +97,8 @@ impl Keys {
     /// Mixes a record's place and its word (check bits zero).
     #[inline(always)]
     fn mix(&self, lsn: u64, word: u64) -> u64 {
-        fold(lsn ^ self.lsn, word ^ self.word)
+        // One product leaves neighbouring LSNs related; the second breaks that.
+        fold(fold(lsn ^ self.lsn, word ^ self.word) ^ self.body, MIX)
     }
 
     /// The checksum of a record's body, padding included.
@@ -166,7 +169,7 @@ impl Word {
     pub(crate) fn encode(self, keys: &Keys, lsn: u64) -> (u64, u64) {
         let plain = u64::from(self.body_bytes) | u64::from(self.kind) << 32 | u64::from(self.flags) << 40;
         let mixed = keys.mix(lsn, plain);
-        (plain | (mixed >> 48 << 48), mixed ^ keys.body)
+        (plain | (mixed >> 48 << 48), mixed)
     }
 
     /// Decodes the word at `lsn`, with the seed of its checksum; `None` if the check bits are wrong.
@@ -178,7 +181,7 @@ impl Word {
         if mixed >> 48 != raw >> 48 || kind == 0 {
             return None;
         }
-        Some((Word { body_bytes: plain as u32, kind, flags: (plain >> 40) as u8 }, mixed ^ keys.body))
+        Some((Word { body_bytes: plain as u32, kind, flags: (plain >> 40) as u8 }, mixed))
     }
 
     /// True for a pad, whose body says nothing.
@@ -299,7 +302,10 @@ impl FileHeader {
         let u64_of = |offset| u64_at(bytes, offset).ok_or(bad("the file ends inside its header"));
         let u32_of = |offset: usize| u64_of(offset).map(|v| v as u32);
         let id_of = |offset: usize| {
-            bytes.get(offset..offset + 16).and_then(|b| b.try_into().ok()).ok_or(bad("the file ends inside its header"))
+            bytes
+                .get(offset..offset + 16)
+                .and_then(|b| b.try_into().ok())
+                .ok_or(bad("the file ends inside its header"))
         };
         if u64_of(HEADER_BYTES - 8)? != xxh3_64_with_seed(&bytes[..HEADER_BYTES - 8], secret) {
             return Err(bad("the header's checksum does not match"));
@@ -356,7 +362,8 @@ mod tests {
         assert_eq!(Word::decode(raw, &keys, 55), Some((word, seed)));
         let elsewhere = (0..4096).filter(|l| *l != 55 && Word::decode(raw, &keys, *l).is_some()).count();
         assert!(elsewhere <= 2, "{elsewhere} other places accept the word");
-        let other = (0..4096).filter(|s| *s != 9 && Word::decode(raw, &Keys::new(7, *s), 55).is_some()).count();
+        let other =
+            (0..4096).filter(|s| *s != 9 && Word::decode(raw, &Keys::new(7, *s), 55).is_some()).count();
         assert!(other <= 2, "{other} other sessions accept the word");
         assert_eq!(Word::decode(0, &keys, 55), None);
     }
