@@ -99,14 +99,14 @@ pub(super) fn pick_manual(policy: &Policy<'_>, range: Bounds<'_>) -> ManualPick 
 
 /// Bytes that must be written before every level fits its target, about.
 pub(super) fn debt_bytes(levels: &Levels, options: &KeyspaceOptions) -> u64 {
-    let level_bytes = |level: usize| levels.levels.get(level).map_or(0, |tables| bytes_of(tables)) as f64;
+    let level_bytes = |level: usize| levels.level_bytes(level) as f64;
     let mut debt = 0.0;
     let mut carried = 0.0;
-    if levels.levels.first().is_some_and(|tables| tables.len() >= options.level0_tables) {
+    if levels.level(0).len() >= options.level0_tables {
         carried = level_bytes(0);
         debt = carried + level_bytes(1).min(carried * options.level_ratio as f64);
     }
-    for level in 1..levels.levels.len() {
+    for level in 1..levels.depth() {
         let bytes = level_bytes(level) + carried;
         let excess = bytes - target_bytes(options, level);
         carried = excess.max(0.0);
@@ -146,13 +146,13 @@ impl<'a> Policy<'a> {
         &*self.options.comparator
     }
 
-    /// Levels that may have tables, and one more to move into.
+    /// Levels that may have tables.
     fn depth(&self) -> usize {
-        self.levels.levels.len()
+        self.levels.depth()
     }
 
     fn tables(&self, level: usize) -> &'a [Arc<TableHandle>] {
-        self.levels.levels.get(level).map_or(&[], |tables| tables)
+        self.levels.level(level)
     }
 
     /// The deepest level with a table; 0 if none has.

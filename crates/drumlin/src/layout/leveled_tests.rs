@@ -80,7 +80,7 @@ impl Sim {
             entries_per_table,
             fs: MemFs::new(),
             cache: Arc::new(BlockCache::new(0)),
-            levels: Levels { levels: Vec::new() },
+            levels: Levels::default(),
             contents: HashMap::new(),
             next_id: 1,
             memtable: Content::default(),
@@ -127,7 +127,7 @@ impl Sim {
         let mut memtable = self.memtable.clone();
         memtable.order();
         let mut found = memtable.read(key, at);
-        for table in self.levels.levels.iter().flatten() {
+        for table in self.levels.tables() {
             if found.is_some() {
                 break;
             }
@@ -193,10 +193,7 @@ impl Sim {
         );
         for output in outputs {
             let table = self.add_table(output);
-            if self.levels.levels.is_empty() {
-                self.levels.levels.push(Vec::new());
-            }
-            self.levels.levels[0].insert(0, table);
+            self.levels = self.levels.apply(&Bytewise, &[(0, table)], &[]);
         }
     }
 
@@ -250,8 +247,8 @@ impl Sim {
     /// The promises in the header of `plan`.
     fn check_plan(&self, plan: &CompactionPlan) {
         let taken: Vec<TableId> = plan.tables().map(|(_, table)| table.meta().id).collect();
-        for (level, tables) in self.levels.levels.iter().enumerate() {
-            for table in tables {
+        for level in 0..self.levels.depth() {
+            for table in self.levels.level(level) {
                 let meta = table.meta();
                 assert!(
                     !taken.contains(&meta.id) || !self.running.reads(meta.id),
@@ -275,7 +272,10 @@ impl Sim {
             }
         }
         let bounds = plan.cuts.iter().map(|cut| cut.as_slice());
-        assert!(plan.cuts.is_sorted_by(|a, b| a < b) && bounds.clone().all(|cut| plan.span.contains(&Bytewise, cut)));
+        assert!(
+            plan.cuts.is_sorted_by(|a, b| a < b)
+                && bounds.clone().all(|cut| plan.span.contains(&Bytewise, cut))
+        );
         assert_eq!(plan.bottom, plan.deeper.is_empty());
     }
 
@@ -291,16 +291,11 @@ impl Sim {
             self.written_entries += entries as u64;
             made.into_iter().map(|content| self.add_table(content)).collect()
         };
-        for tables in &mut self.levels.levels {
-            tables.retain(|table| !removed.contains(&table.meta().id));
-        }
-        let output = plan.output_level as usize;
-        if self.levels.levels.len() <= output {
-            self.levels.levels.resize(output + 1, Vec::new());
-        }
-        self.levels.levels[output].extend(outputs);
-        self.levels.levels[output].sort_by(|a, b| a.meta().smallest.cmp(&b.meta().smallest));
-        for pair in self.levels.levels[output].windows(2) {
+        let removed: Vec<(u32, TableId)> = plan.tables().map(|(l, table)| (l, table.meta().id)).collect();
+        let added: Vec<(u32, Arc<TableHandle>)> =
+            outputs.into_iter().map(|table| (plan.output_level, table)).collect();
+        self.levels = self.levels.apply(&Bytewise, &added, &removed);
+        for pair in self.levels.level(plan.output_level as usize).windows(2) {
             let overlap = pair[0].meta().overlaps_table(&Bytewise, pair[1].meta());
             assert!(!overlap, "{plan} leaves an overlap: {:?} {:?}", pair[0].meta(), pair[1].meta());
         }
@@ -333,7 +328,7 @@ impl Sim {
     }
 
     fn shape(&self) -> Vec<usize> {
-        self.levels.levels.iter().map(Vec::len).collect()
+        (0..self.levels.depth()).map(|level| self.levels.level(level).len()).collect()
     }
 }
 
@@ -409,7 +404,7 @@ fn every_read_stays_right_while_jobs_of_all_levels_run_side_by_side() {
         sim.check_reads((0..KEYS).map(small_key), &format!("seed {seed}, compacted"));
         let shape = sim.shape();
         assert!(shape.iter().rev().skip_while(|&&n| n == 0).skip(1).all(|&n| n == 0), "one level: {shape:?}");
-        for table in sim.levels.levels.iter().flatten() {
+        for table in sim.levels.tables() {
             assert_eq!(tombstones_of(table.meta()), 0, "no tombstone stays without a snapshot");
         }
     }
@@ -427,7 +422,7 @@ fn a_sequential_load_is_moved_and_never_rewritten() {
         }
     }
     assert_eq!(sim.written_entries, 0, "{:?}", sim.shape());
-    assert!(sim.levels.levels.len() >= 4);
+    assert!(sim.levels.depth() >= 4);
 }
 
 #[test]
@@ -444,11 +439,7 @@ fn a_random_load_is_rewritten_no_more_than_the_levels_explain() {
     let amplification = sim.written_entries as f64 / sim.flushed_entries as f64;
     // Levels of 1000, 4000, 16000 and 64000 entries: at most (ratio + 1) a level.
     assert!(amplification < 14.0, "{amplification:.1} {:?}", sim.shape());
-    assert!(
-        sim.levels.levels[1..].iter().filter(|tables| !tables.is_empty()).count() >= 4,
-        "{:?}",
-        sim.shape()
-    );
+    assert!(sim.shape()[1..].iter().filter(|&&tables| tables > 0).count() >= 4, "{:?}", sim.shape());
 }
 
 #[test]
@@ -462,7 +453,7 @@ fn deleted_ranges_give_their_space_back_without_being_asked() {
             sim.settle();
         }
     }
-    let full: u64 = sim.levels.levels.iter().map(|tables| bytes_of(tables)).sum();
+    let full: u64 = bytes_of(sim.levels.tables());
     sim.delete_range(1000u64.to_be_bytes().to_vec(), 4000u64.to_be_bytes().to_vec());
     sim.flush();
     sim.settle();
@@ -474,7 +465,7 @@ fn deleted_ranges_give_their_space_back_without_being_asked() {
             sim.settle();
         }
     }
-    let left: u64 = sim.levels.levels.iter().map(|tables| bytes_of(tables)).sum();
+    let left: u64 = bytes_of(sim.levels.tables());
     assert!(left * 2 < full, "{left} of {full} bytes are left: {:?}", sim.shape());
     sim.check_reads((0..5000u64).step_by(7).map(|n| n.to_be_bytes().to_vec()), "after the deletion");
 }
@@ -489,12 +480,12 @@ fn tombstones_that_a_snapshot_holds_are_rewritten_once_it_is_gone() {
     sim.flush();
     sim.compact_manually(None, None);
     sim.settle();
-    let deletes = |sim: &Sim| sim.levels.levels.iter().flatten().map(|t| t.meta().deletes).sum::<u64>();
+    let deletes = |sim: &Sim| sim.levels.tables().map(|t| t.meta().deletes).sum::<u64>();
     assert_eq!(deletes(&sim), 8, "the snapshot still needs the puts, and the present the deletes");
     sim.check_reads((0..8).map(small_key), "held");
     sim.snapshots.clear();
     sim.settle();
-    assert!(sim.levels.levels.iter().all(Vec::is_empty), "{:?}", sim.shape());
+    assert!(sim.levels.depth() == 0, "{:?}", sim.shape());
 }
 
 #[test]
