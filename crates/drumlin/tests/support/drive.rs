@@ -8,6 +8,7 @@
 //! follows from the name, so that a value made of two is noticed at once.
 
 use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use drumlin::{Cas, Db, Keyspace, KeyspaceOptions, Result, Snapshot};
 
@@ -23,6 +24,8 @@ pub struct Target {
     /// The store.
     pub db: Db,
     keyspaces: [Keyspace; 3],
+    /// Names that each client has used up.
+    names_used: AtomicU32,
 }
 
 /// How much is done.
@@ -54,7 +57,7 @@ impl Target {
             db.keyspace("right", options())?,
             db.keyspace("counters", options())?,
         ];
-        Ok(Self { db, keyspaces })
+        Ok(Self { db, keyspaces, names_used: AtomicU32::new(0) })
     }
 
     /// Lets the clients work until each has done its part, and returns what they recorded, closed by a full reading.
@@ -66,8 +69,10 @@ impl Target {
                 initial[usize::from(key)] = value;
             }
         }
-        // Names of earlier runs must not come back.
-        let names_from = initial[..60].iter().max().map_or(0, |v| v % NAMES_PER_CLIENT);
+        // Names of earlier runs never come back: a value that does is a resurrection.
+        let names = 2 * load.ops_per_thread as u32;
+        let names_from = self.names_used.fetch_add(names, Ordering::Relaxed);
+        assert!(names_from + names < NAMES_PER_CLIENT, "too many runs on one target");
         let mut ops = std::thread::scope(|scope| {
             let clients: Vec<_> = (0..load.threads)
                 .map(|thread| {
