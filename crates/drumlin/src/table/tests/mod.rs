@@ -1,6 +1,7 @@
 //! Tests of tables as a whole, and what they share: a maker of tables and a model to hold them against.
 
 mod damage;
+mod fixture;
 
 mod handle;
 mod model;
