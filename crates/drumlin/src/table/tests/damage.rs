@@ -1,7 +1,11 @@
 //! Every byte of a table damaged in turn: found by `verify`, never believed by a read.
 
+use std::cmp::Ordering;
+
 use super::*;
 use crate::iter::{Cursor, RangeTombstone};
+use crate::key::Comparator;
+use crate::table::frame::{FrameEncoder, TRAILER_BYTES};
 
 /// A small table that has every part: several blocks, index leaves, a filter, range tombstones.
 fn table(options: &TableOptions) -> (Arc<MemFs>, TableMeta, Vec<Row>, Tombstones) {
@@ -187,4 +191,57 @@ fn kinds_of_a_later_version_are_skipped_or_refused_as_they_ask() {
         assert!(refused(cursor.next()) && !cursor.valid());
         assert!(refused(table.verify(&mut |_| ())));
     }
+}
+
+/// Orders anything anyhow while a table is written; read with an honest order of the same name.
+struct Liar;
+
+impl Comparator for Liar {
+    fn name(&self) -> &str {
+        "honest"
+    }
+    fn compare(&self, _: &[u8], _: &[u8]) -> Ordering {
+        Ordering::Less
+    }
+}
+
+struct Honest;
+
+impl Comparator for Honest {
+    fn name(&self) -> &str {
+        "honest"
+    }
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        a.cmp(b)
+    }
+}
+
+#[test]
+fn verify_finds_disorder_that_every_checksum_approves() {
+    for keys in [["a", "c", "b"], ["b", "a", "c"], ["a", "b", "b"]] {
+        let rows: Vec<Row> = keys.iter().map(|key| row(key, 5, Some("x"))).collect();
+        let fs = fs();
+        let liar = TableOptions { comparator: Arc::new(Liar), ..options() };
+        let meta = write(&fs, 1, &liar, &rows, Tombstones::EMPTY).expect("writes");
+        let table = open(&fs, &meta, &TableOptions { comparator: Arc::new(Honest), ..options() }, 0);
+        assert!(table.verify(&mut |_| ()).is_err_and(|e| e.is_corruption()), "{keys:?}");
+    }
+}
+
+#[test]
+fn verify_finds_a_filter_that_lacks_a_key() {
+    let (fs, meta, ..) = table(&options());
+    let sound = open(&fs, &meta, &options(), 0);
+    let mut bytes = fs.contents(sound.path()).expect("there");
+    let place = sound.resident().expect("opens").properties.filter.expect("has one");
+    let (start, end) = (place.offset as usize, place.end() as usize);
+    let mut filter = bytes[start..end - TRAILER_BYTES].to_vec();
+    filter[8..72].fill(0);
+    let frame = FrameEncoder::encode_raw(&filter, meta.seed, place.offset);
+    bytes.splice(start..end, [frame.body, &frame.trailer].concat());
+    let meta = TableMeta { content_hash: xxhash_rust::xxh3::xxh3_128(&bytes), ..meta };
+    let table = open(&fs, &meta, &options(), 0);
+    fs.set_contents(table.path(), &bytes).expect("sets");
+    let problem = table.verify(&mut |_| ()).expect_err("found");
+    assert!(problem.is_corruption() && problem.to_string().contains("filter"), "{problem}");
 }

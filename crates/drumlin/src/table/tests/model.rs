@@ -319,7 +319,7 @@ fn tombstones_come_back_and_widen_the_bounds() {
 
 #[test]
 fn under_a_global_version_every_entry_reads_as_that_one() {
-    let rows: Vec<Row> = (0..300).map(|n| row(&format!("k{n:03}"), 1 + n % 7, Some("v"))).collect();
+    let rows: Vec<Row> = (0..300).map(|n| row(&format!("k{n:03}"), 497 + n % 7, Some("v"))).collect();
     let set = Tombstones::build(
         &*bytewise(),
         vec![RangeTombstone { start: b"x".to_vec(), end: b"y".to_vec(), lsn: Lsn(3) }],
