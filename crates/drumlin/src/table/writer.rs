@@ -70,13 +70,6 @@ impl Output {
     }
 }
 
-/// A finished index block, not yet in the file.
-struct Leaf {
-    block: Vec<u8>,
-    last_key: Vec<u8>,
-    last_lsn: Lsn,
-}
-
 /// Writes one table.
 pub struct TableWriter {
     path: PathBuf,
@@ -86,7 +79,7 @@ pub struct TableWriter {
     encoder: FrameEncoder,
     block: BlockBuilder,
     index: IndexBuilder,
-    leaves: Vec<Leaf>,
+    leaves: Vec<IndexBuilder>,
     leaf_bytes: usize,
     filter: Option<FilterBuilder>,
     tombstones: Tombstones,
@@ -206,10 +199,9 @@ impl TableWriter {
         };
         self.index.add(fence, lsn, end);
         if self.index.bytes() >= self.options.index_block_bytes {
-            let leaf = Leaf { block: self.index.finish(), last_key: fence.to_vec(), last_lsn: lsn };
-            self.leaf_bytes += leaf.block.len();
-            self.leaves.push(leaf);
-            self.index = IndexBuilder::new(self.bytewise, end);
+            self.leaf_bytes += self.index.bytes();
+            let next = IndexBuilder::new(self.bytewise, end);
+            self.leaves.push(std::mem::replace(&mut self.index, next));
         }
     }
 
@@ -277,30 +269,33 @@ impl TableWriter {
         Ok(self.contents)
     }
 
-    /// Writes the index blocks and their root; one block is its own root.
+    /// Writes the index: one block if it is small, else its blocks and their root.
     fn write_index(&mut self, properties: &mut Properties) -> Result<()> {
         let seed = self.contents.seed;
-        if self.leaves.is_empty() && self.index.is_empty() {
-            return Ok(());
+        let mut leaves = std::mem::take(&mut self.leaves);
+        leaves.push(std::mem::replace(&mut self.index, IndexBuilder::new(self.bytewise, 0)));
+        if self.leaf_bytes <= self.options.index_root_bytes {
+            let mut whole = IndexBuilder::new(self.bytewise, 0);
+            leaves.iter().for_each(|leaf| whole.append(leaf));
+            leaves = vec![whole];
         }
-        if !self.index.is_empty() {
-            let last_key = self.block.last_key().to_vec();
-            self.leaves.push(Leaf { block: self.index.finish(), last_key, last_lsn: Lsn::ZERO });
-        }
-        let leaves = std::mem::take(&mut self.leaves);
-        properties.index_depth = if leaves.len() == 1 { 1 } else { 2 };
         let mut root = IndexBuilder::new(self.bytewise, self.out.offset);
+        let mut blocks = 0;
         for leaf in &leaves {
-            let frame = self.encoder.encode(&leaf.block, seed, self.out.offset)?;
+            let Some((key, lsn)) = leaf.last() else { continue };
+            let block = leaf.finish();
+            let frame = self.encoder.encode(&block, seed, self.out.offset)?;
             let place = self.out.append_frame(&frame)?;
-            root.add(&leaf.last_key, leaf.last_lsn, place.end());
+            root.add(key, lsn, place.end());
             properties.index = Some(place);
+            blocks += 1;
         }
-        if leaves.len() > 1 {
+        if blocks > 1 {
             let block = root.finish();
             let frame = self.encoder.encode(&block, seed, self.out.offset)?;
             properties.index = Some(self.out.append_frame(&frame)?);
         }
+        properties.index_depth = blocks.min(2);
         Ok(())
     }
 

@@ -20,7 +20,7 @@ fn table(options: &TableOptions) -> (Arc<MemFs>, TableMeta, Vec<Row>, Tombstones
 }
 
 fn all_options() -> Vec<TableOptions> {
-    let small = TableOptions { block_bytes: 256, index_block_bytes: 150, ..options() };
+    let small = TableOptions { block_bytes: 256, index_root_bytes: 0, index_block_bytes: 150, ..options() };
     let mut all = vec![TableOptions { compression: Compression::None, ..small.clone() }, small.clone()];
     if cfg!(feature = "zstd") {
         all.push(TableOptions { compression: Compression::Zstd, ..small });

@@ -10,7 +10,7 @@ const COMPRESSED: &[u8] = include_bytes!("../../../tests/fixtures/table-v1.tbl")
 const RAW: &[u8] = include_bytes!("../../../tests/fixtures/table-v1-raw.tbl");
 
 fn fixture_options(compression: Compression) -> TableOptions {
-    TableOptions { compression, block_bytes: 256, index_block_bytes: 120, ..options() }
+    TableOptions { compression, block_bytes: 256, index_root_bytes: 0, index_block_bytes: 120, ..options() }
 }
 
 fn fixture_rows() -> Vec<Row> {
