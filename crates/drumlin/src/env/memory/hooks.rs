@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::super::Call;
-use crate::sync::Mutex;
+use parking_lot::Mutex;
 
 /// Looks at a call; `Some` fails it.
 pub(super) type Hook = Box<dyn FnMut(&Call<'_>) -> Option<io::ErrorKind> + Send>;

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use super::super::PAGE_BYTES;
 use super::content::{Content, Page, new_page, page_bytes, pages_of, same_page};
 use super::region::Mapping;
-use crate::sync::Mutex;
+use parking_lot::Mutex;
 
 /// A file.
 #[derive(Default)]

@@ -38,15 +38,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{
     Call, DirEntry, FileLock, FileSystem, LogRegion, Operation, PAGE_BYTES, ReadMode, ReadableFile,
-    WritableFile, parent,
+    WritableFile, parent, region_length,
 };
 use crate::error::{Error, Result};
-use crate::sync::Mutex;
 use content::{Content, pages_of};
 use handles::{MemLock, MemReadable, MemWritable};
 use hooks::HookSlot;
 use inode::Inode;
 use names::{Names, Node, normal};
+use parking_lot::Mutex;
 
 /// An in-memory file system; see the module.
 pub struct MemFs {
@@ -270,9 +270,7 @@ impl FileSystem for MemFs {
     }
 
     fn map_log(&self, path: &Path, bytes: usize) -> Result<Arc<dyn LogRegion>> {
-        if bytes == 0 {
-            return Err(Error::invalid(format!("cannot map no bytes of {}", path.display())));
-        }
+        region_length(path, bytes)?;
         let region = self.call(Operation::MapLog, path, |world, key| {
             let has = match world.names.file(key) {
                 Ok(inode) => inode.state.lock().device_bytes(),
