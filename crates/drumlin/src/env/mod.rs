@@ -27,7 +27,7 @@ mod tests;
 
 pub use call::{Call, Operation};
 pub use faulty::{Fault, FaultyFs};
-pub use memory::{Keep, MemFs, PageAt, Unsynced};
+pub use memory::{CallHook, FaultHook, Keep, MemFs, PageAt, Unsynced};
 pub use real::RealFs;
 
 use std::ops::Range;

@@ -247,6 +247,9 @@ fn freeze_file(inode: &Inode) -> Frozen {
 fn survive(path: &Path, file: &Frozen, keep: Judge<'_>) -> Content {
     let FileState { current, durable, .. } = &file.state;
     let mut content = durable.clone();
+    if current.is_same(durable) {
+        return content;
+    }
     for index in 0..current.pages() {
         let (new, old) = (current.page(index), durable.page(index));
         if same_page(new, old) {

@@ -90,6 +90,7 @@ impl FileState {
             if self.lost.get(&index).is_some_and(|lost| same_page(lost, page)) {
                 continue;
             }
+            // Written since: an ordinary page again.
             self.lost.remove(&index);
             if !same_page(page, self.durable.page(index)) {
                 self.durable.set_page(index, page.clone());

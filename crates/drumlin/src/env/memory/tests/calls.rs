@@ -87,6 +87,16 @@ fn creating_an_existing_file_empties_it() {
 }
 
 #[test]
+fn what_was_cut_off_does_not_come_back() {
+    let fs = with_dir();
+    write_durably(&fs, "db/a", &[1; 5000]);
+    for bytes in [4500, 10, 6000] {
+        fs.truncate(Path::new("db/a"), bytes).unwrap();
+    }
+    assert_eq!(fs.contents("db/a").unwrap(), [vec![1; 10], vec![0; 5990]].concat());
+}
+
+#[test]
 fn a_mapped_file_reads_as_its_memory() {
     let fs = with_dir();
     write(&fs, "db/log", &[1; 5000]);
@@ -175,6 +185,10 @@ fn a_full_device_takes_what_fits_and_goes_on_when_space_is_freed() {
     assert!(fs.map_log(Path::new("db/log"), 1).err().unwrap().is_no_space());
     assert!(fs.truncate(Path::new("db/a"), PAGE_BYTES as u64 + 1).unwrap_err().is_no_space());
     assert_eq!(fs.files(), paths(&["db/a", "db/b"]));
+    // The page that a file already has takes more.
+    let mut tail = fs.create(Path::new("db/a")).unwrap();
+    assert!(tail.append(&[1; 10]).is_ok() && tail.append(&[1; PAGE_BYTES - 10]).is_ok());
+    assert!(tail.append(&[1]).unwrap_err().is_no_space());
     // A clone stands on the same device.
     assert!(fs.process_crash_clone().map_log(Path::new("db/log"), 1).err().unwrap().is_no_space());
     assert!(fs.crash_clone(&mut keep_all).map_log(Path::new("db/log"), 1).err().unwrap().is_no_space());
