@@ -179,7 +179,9 @@ fn encode_change(change: &Change, body: &mut Vec<u8>) -> u8 {
         Change::AddTable { keyspace, level, meta } => {
             put_varint(body, u64::from(keyspace.0));
             put_varint(body, u64::from(*level));
-            put_block(body, &meta.encode());
+            let mut bytes = Vec::with_capacity(128);
+            meta.encode(&mut bytes);
+            put_block(body, &bytes);
             ADD_TABLE
         }
         Change::RemoveTable { keyspace, level, id } => {
