@@ -90,8 +90,9 @@ impl Framer {
         out.extend_from_slice(&[0; RECORD_HEADER_BYTES]);
         payload(out);
         let length = out.len() - start - RECORD_HEADER_BYTES;
-        let length = u32::try_from(length)
-            .map_err(|_| Error::invalid(format!("a version edit of {length} bytes, but 4 GiB is the limit")))?;
+        let length = u32::try_from(length).map_err(|_| {
+            Error::invalid(format!("a version edit of {length} bytes, but 4 GiB is the limit"))
+        })?;
         let seed = self.seed.wrapping_add(position);
         let checksum = xxh3_64_with_seed(&out[start + RECORD_HEADER_BYTES..], seed);
         out[start..start + 4].copy_from_slice(&length.to_le_bytes());

@@ -129,7 +129,8 @@ impl Manifest {
             return Err(Error::NotFound { what: "store", name: directory.display().to_string() });
         }
         let store = join(directory, STORE_FILE);
-        let identity = Identity::decode(&read_whole(fs, &store, "it says who the store is", u64::MAX)?, &store)?;
+        let identity =
+            Identity::decode(&read_whole(fs, &store, "it says who the store is", u64::MAX)?, &store)?;
 
         let line = read_whole(fs, &current, "it names the manifest", CURRENT_BYTES_MAX)?;
         let number = current_number(&line, &identity)
@@ -318,7 +319,13 @@ impl Manifest {
     }
 
     /// Writes the new file and the `CURRENT` to be, durably, up to the rename.
-    fn prepare_file(&self, path: &Path, temporary: &Path, number: u64, state: &StoreState) -> Result<OpenFile> {
+    fn prepare_file(
+        &self,
+        path: &Path,
+        temporary: &Path,
+        number: u64,
+        state: &StoreState,
+    ) -> Result<OpenFile> {
         let framer = Framer::new(&self.identity, number);
         let mut bytes = journal::header(&self.identity, number);
         let position = bytes.len() as u64;

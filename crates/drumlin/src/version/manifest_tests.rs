@@ -26,7 +26,12 @@ fn dir() -> &'static Path {
 }
 
 fn identity() -> Identity {
-    Identity { uuid: [0x5a; 16], secret: 0xfeed_beef, segment_bytes: 1 << 16, created: Duration::from_secs(7) }
+    Identity {
+        uuid: [0x5a; 16],
+        secret: 0xfeed_beef,
+        segment_bytes: 1 << 16,
+        created: Duration::from_secs(7),
+    }
 }
 
 fn env(fs: &Arc<impl FileSystem>) -> Env {
