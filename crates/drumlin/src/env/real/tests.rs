@@ -43,7 +43,9 @@ fn appended_bytes_are_read_back_in_both_modes() {
     for mode in [ReadMode::Buffered, ReadMode::Direct] {
         let file = system.open(&path, mode).unwrap();
         assert_eq!(file.bytes(), 20_000);
-        for (offset, length) in [(0, 20_000), (1, 1), (4095, 2), (4096, 4096), (8191, 8194), (19_999, 1), (5, 0)] {
+        for (offset, length) in
+            [(0, 20_000), (1, 1), (4095, 2), (4096, 4096), (8191, 8194), (19_999, 1), (5, 0)]
+        {
             let mut buffer = vec![0; length];
             file.read_exact_at(&mut buffer, offset as u64).unwrap();
             assert_eq!(buffer, bytes[offset..offset + length], "{mode:?} {offset}+{length}");
