@@ -25,9 +25,8 @@ use crate::env::Thread;
 use crate::error::{Error, Result};
 use crate::iter::{Cursor, Tombstones};
 use crate::key::Lsn;
-use crate::layout::{self, CompactionPlan};
+use crate::layout::{self, CompactionPlan, ManualPick, Running};
 use crate::sync::{Condvar, Mutex};
-use crate::table::TableId;
 use crate::version::{Change, KeyspaceId, VersionEdit};
 
 use super::keyspace::KeyspaceState;
@@ -53,14 +52,14 @@ pub(crate) struct Background {
 #[derive(Default)]
 struct State {
     flushing: HashSet<KeyspaceId>,
-    busy: HashSet<TableId>,
+    /// Compactions of each keyspace, and what they hold.
+    compacting: HashMap<KeyspaceId, Running>,
     /// Keyspaces whose memtable somebody wants on disk.
     asked: HashSet<KeyspaceId>,
-    running: usize,
+    jobs: usize,
     /// Goes up with every change that a waiter could wait for.
     epoch: u64,
     last_error: Option<Error>,
-    compacting: HashMap<KeyspaceId, usize>,
 }
 
 /// What the background did since open.
@@ -73,6 +72,22 @@ pub(crate) struct Counters {
     pub compacted_bytes: AtomicU64,
     pub stalls: AtomicU64,
     pub stalled_ns: AtomicU64,
+}
+
+impl State {
+    fn begin(&mut self, keyspace: KeyspaceId, plan: &CompactionPlan) {
+        self.jobs += 1;
+        self.compacting.entry(keyspace).or_default().begin(plan);
+    }
+
+    fn end(&mut self, keyspace: KeyspaceId, plan: &CompactionPlan) {
+        self.jobs -= 1;
+        self.compacting.entry(keyspace).or_default().end(plan);
+    }
+}
+
+fn oldest_snapshot(store: &Store) -> Lsn {
+    store.sequencer.snapshots().list().first().copied().unwrap_or(Lsn::MAX)
 }
 
 enum Job {
@@ -160,7 +175,7 @@ impl Background {
             }
             let Some(job) = self.pick(store) else {
                 // Writers wait for memory, and what could be flushed ends beyond the tail.
-                if store.is_full() && store.log().is_ok_and(|log| log.pad_to_border().is_ok()) {
+                if store.is_full() && store.pad_to_border().is_ok() {
                     continue;
                 }
                 if self.wait_for_change(seen, None) {
@@ -214,41 +229,32 @@ impl Background {
             .min_by_key(|(start, _)| *start);
         if let Some((_, keyspace)) = oldest {
             state.flushing.insert(keyspace.id);
-            state.running += 1;
+            state.jobs += 1;
             return Some(Job::Flush(keyspace.clone()));
         }
+        let oldest_snapshot = oldest_snapshot(store);
         let (keyspace, plan) = keyspaces
             .values()
             .filter_map(|k| {
                 let levels = &k.current.load(&guard).levels;
-                let plan = layout::pick(levels, &k.options, &state.busy)?;
+                let running = state.compacting.entry(k.id).or_default();
+                let plan = layout::pick(levels, &k.options, running, oldest_snapshot)?;
                 Some((k, plan, layout::debt_bytes(levels, &k.options)))
             })
             .max_by_key(|(_, _, debt)| *debt)
             .map(|(k, plan, _)| (k.clone(), plan))?;
-        state.running += 1;
-        state.busy.extend(plan.inputs.iter().flat_map(|(_, tables)| tables.iter().map(|t| t.meta().id)));
-        *state.compacting.entry(keyspace.id).or_default() += 1;
+        state.begin(keyspace.id, &plan);
         Some(Job::Compact(keyspace, plan))
     }
 
     fn finish(&self, job: &Job, outcome: &Result<()>) {
         let mut state = self.state.lock();
-        state.running -= 1;
         match job {
             Job::Flush(keyspace) => {
+                state.jobs -= 1;
                 state.flushing.remove(&keyspace.id);
             }
-            Job::Compact(keyspace, plan) => {
-                for (_, tables) in &plan.inputs {
-                    for table in tables {
-                        state.busy.remove(&table.meta().id);
-                    }
-                }
-                if let Some(count) = state.compacting.get_mut(&keyspace.id) {
-                    *count -= 1;
-                }
-            }
+            Job::Compact(keyspace, plan) => state.end(keyspace.id, plan),
         }
         state.last_error = outcome.as_ref().err().filter(|e| !matches!(e, Error::Closed { .. })).cloned();
         state.epoch += 1;
@@ -358,17 +364,18 @@ impl Background {
     pub fn is_idle(&self, store: &Store) -> bool {
         let keyspaces = store.keyspaces.lock().clone();
         let guard = epoch::pin();
+        let (nothing, oldest) = (Running::new(), oldest_snapshot(store));
         let state = self.state.lock();
-        state.running == 0
+        state.jobs == 0
             && keyspaces.values().all(|k| {
                 let now = k.current.load(&guard);
-                now.frozen().is_empty() && layout::pick(&now.levels, &k.options, &state.busy).is_none()
+                now.frozen().is_empty() && layout::pick(&now.levels, &k.options, &nothing, oldest).is_none()
             })
     }
 
     /// Jobs running now.
     pub fn running(&self) -> usize {
-        self.state.lock().running
+        self.state.lock().jobs
     }
 }
 
@@ -423,7 +430,6 @@ impl Store {
             return Ok(());
         }
         self.background.state.lock().asked.extend(targets.iter().map(|(k, _)| k.id));
-        let log = self.log()?;
         let result = loop {
             let done = {
                 let guard = epoch::pin();
@@ -436,7 +442,7 @@ impl Store {
                 break Ok(());
             }
             // Each border turns what was asked for; two may be needed, since one is open ahead.
-            if let Err(error) = log.pad_to_border() {
+            if let Err(error) = self.pad_to_border() {
                 break Err(error);
             }
             self.background.wake();
@@ -467,38 +473,31 @@ impl Store {
         }
         self.flush(Some(keyspace))?;
         loop {
-            self.background.wait_until(self, || {
-                let state = self.background.state.lock();
-                state.compacting.get(&keyspace.id).is_none_or(|&n| n == 0) && !state.flushing.contains(&keyspace.id)
-            })?;
-            let plan = {
+            let seen = self.background.state.lock().epoch;
+            let picked = {
                 let guard = epoch::pin();
+                let levels = &keyspace.current.load(&guard).levels;
+                let oldest = oldest_snapshot(self);
                 let mut state = self.background.state.lock();
-                if state.compacting.get(&keyspace.id).is_some_and(|&n| n > 0) {
-                    continue;
+                let running = state.compacting.entry(keyspace.id).or_default();
+                let picked = layout::pick_manual(levels, &keyspace.options, running, oldest, None, None);
+                if let ManualPick::Plan(plan) = &picked {
+                    state.begin(keyspace.id, plan);
                 }
-                let Some(plan) = layout::pick_manual(&keyspace.current.load(&guard).levels, &keyspace.options) else {
-                    return Ok(());
-                };
-                state.busy.extend(plan.inputs.iter().flat_map(|(_, t)| t.iter().map(|t| t.meta().id)));
-                *state.compacting.entry(keyspace.id).or_default() += 1;
-                state.running += 1;
-                plan
+                picked
             };
-            let outcome = self.background.compact(self, keyspace, &plan);
-            let mut state = self.background.state.lock();
-            state.running -= 1;
-            for (_, tables) in &plan.inputs {
-                for table in tables {
-                    state.busy.remove(&table.meta().id);
+            match picked {
+                ManualPick::Done => return Ok(()),
+                ManualPick::Busy => {
+                    self.background.wait_until(self, || self.background.state.lock().epoch != seen)?;
+                }
+                ManualPick::Plan(plan) => {
+                    let outcome = self.background.compact(self, keyspace, &plan);
+                    self.background.state.lock().end(keyspace.id, &plan);
+                    self.background.wake();
+                    outcome?;
                 }
             }
-            if let Some(count) = state.compacting.get_mut(&keyspace.id) {
-                *count -= 1;
-            }
-            drop(state);
-            self.background.wake();
-            outcome?;
         }
     }
 }

@@ -24,7 +24,7 @@ use crate::compaction::JobContext;
 use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::key::{KeyHasher, Kind, Lsn};
-use crate::log::{EntryView, Log, LogOptions, recover};
+use crate::log::{self, EntryView, Log, LogOptions, Recovered, ScanOptions};
 use crate::memory::MemTable;
 use crate::options::{KeyspaceOptions, Options};
 use crate::table::{TableHandle, TableOptions};
@@ -57,7 +57,7 @@ pub(crate) fn open(env: Env, directory: &Path, options: Options) -> Result<Arc<S
     };
     let (manifest, identity, state) = load(&env, directory, &options)?;
     let log_directory = directory.join(LOG_DIRECTORY);
-    let recovered = recover::scan(&*env.fs, &log_directory, identity.secret, identity.uuid)?;
+    let recovered = log::scan(&env.fs, &log_directory, scan_options(&identity))?;
     let cache = BlockCache::new(options.memory_bytes * 3 / 8);
     let keyspaces = keyspaces_of(&env, directory, &options, &identity, &state, &cache)?;
 
@@ -80,7 +80,7 @@ pub(crate) fn open(env: Env, directory: &Path, options: Options) -> Result<Arc<S
     }
     let session = Change::SessionStart { first_segment, boot_id: store.env.fs.boot_id() };
     append(&store, &VersionEdit::new().with(session))?;
-    start_log(&store, &log_directory, first_segment)?;
+    start_log(&store, &log_directory, first_segment, &recovered)?;
     remove_orphans(&store)?;
     Background::start(&store)?;
     Ok(store)
@@ -203,7 +203,7 @@ struct Recovery<'a> {
 }
 
 impl Recovery<'_> {
-    fn replay(&self, recovered: &recover::Recovered) -> Result<()> {
+    fn replay(&self, recovered: &Recovered) -> Result<()> {
         let keyspaces = self.store.keyspaces.lock().clone();
         let by_id: BTreeMap<u32, &Arc<KeyspaceState>> = keyspaces.values().map(|k| (k.id.0, k)).collect();
         let flushed: Vec<Lsn> = {
@@ -280,7 +280,17 @@ impl Recovery<'_> {
     }
 }
 
-fn start_log(store: &Arc<Store>, directory: &Path, first_segment: u64) -> Result<()> {
+/// How the log of this store is read.
+pub(crate) fn scan_options(identity: &Identity) -> ScanOptions {
+    ScanOptions {
+        secret: identity.secret,
+        uuid: identity.uuid,
+        segment_bytes: identity.segment_bytes as usize,
+        mode: log::Mode::Recover,
+    }
+}
+
+fn start_log(store: &Arc<Store>, directory: &Path, first_segment: u64, recovered: &Recovered) -> Result<()> {
     let owner: Arc<OnceLock<Weak<Store>>> = Arc::new(OnceLock::new());
     let _ = owner.set(Arc::downgrade(store));
     let on_border = Box::new(move |border: Lsn| {
@@ -293,6 +303,7 @@ fn start_log(store: &Arc<Store>, directory: &Path, first_segment: u64) -> Result
         log_bytes_max: store.options.log_bytes_max,
         secret: store.identity.secret,
         uuid: store.identity.uuid,
+        prior: recovered.prior(),
     };
     let log = Log::start(&store.env, directory, options, store.sequencer.clone(), first_segment, on_border)?;
     log.recycle_below(store.log_needed_from())?;

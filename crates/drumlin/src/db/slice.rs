@@ -48,9 +48,33 @@ impl From<Slice> for Vec<u8> {
     }
 }
 
-impl<T: AsRef<[u8]> + ?Sized> PartialEq<T> for Slice {
-    fn eq(&self, other: &T) -> bool {
-        *self.0 == *other.as_ref()
+impl PartialEq<[u8]> for Slice {
+    fn eq(&self, other: &[u8]) -> bool {
+        self.0 == other
+    }
+}
+
+impl PartialEq<&[u8]> for Slice {
+    fn eq(&self, other: &&[u8]) -> bool {
+        self.0 == *other
+    }
+}
+
+impl PartialEq<str> for Slice {
+    fn eq(&self, other: &str) -> bool {
+        self.0 == other.as_bytes()
+    }
+}
+
+impl PartialEq<&str> for Slice {
+    fn eq(&self, other: &&str) -> bool {
+        self.0 == other.as_bytes()
+    }
+}
+
+impl PartialEq<Vec<u8>> for Slice {
+    fn eq(&self, other: &Vec<u8>) -> bool {
+        self.0 == *other
     }
 }
 

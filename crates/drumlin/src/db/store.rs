@@ -229,6 +229,18 @@ impl Store {
             .fold(0.0, f64::max)
     }
 
+    /// Fills the log up to the next segment border, so that what was turned there can be flushed.
+    pub fn pad_to_border(&self) -> Result<()> {
+        let log = self.log()?;
+        let room = log.ensure_room(log.units_per_segment())?;
+        if let Some(pad) = self.sequencer.begin_to_border(log.units_per_segment()) {
+            drop(room);
+            log.write_pad(pad.lsn(), pad.end().0 - pad.lsn().0)?;
+            pad.commit();
+        }
+        Ok(())
+    }
+
     /// Called by the log before the segment that begins at `border` opens: turns the keyspaces whose
     /// memtable would outgrow its limit, and those that hold the oldest log beyond its bound.
     pub fn on_border(&self, border: Lsn) {

@@ -114,7 +114,7 @@ fn install(
     let record = RecordParts::new(&entries)?;
     let log = store.log()?;
     let units = if keyspace.options.logged { record.units() } else { 1 };
-    log.ensure_room(units)?;
+    let room = log.ensure_room(units)?;
 
     let guard = epoch::pin();
     let first = keyspace.current.load(&guard).active();
@@ -131,6 +131,7 @@ fn install(
         }
     }
     let write = store.sequencer.begin(units);
+    drop(room);
     copy_to_log(store, keyspace.options.logged, &write, &record)?;
     // Loaded after the log segment of the LSN was seen open: it knows the LSN's generation.
     let generation = keyspace.current.load(&guard).generation_of(write.lsn());
@@ -225,7 +226,7 @@ pub(crate) fn commit_batch(store: &Store, operations: &[Operation], options: Wri
     let logged = first.keyspace.options.logged;
     let record = RecordParts::new(&entries)?;
     let units = if logged { record.units() } else { 1 };
-    store.log()?.ensure_room(units)?;
+    let room = store.log()?.ensure_room(units)?;
 
     let guard = epoch::pin();
     let held = if operations.iter().any(|o| o.kind == Kind::RangeDelete) {
@@ -235,6 +236,7 @@ pub(crate) fn commit_batch(store: &Store, operations: &[Operation], options: Wri
     };
     failpoint::hit("batch::locked");
     let batch = store.sequencer.begin(units);
+    drop(room);
     copy_to_log(store, logged, &batch, &record)?;
     let (lsn, slot) = (batch.lsn(), Some(batch.slot_index()));
     for operation in operations {
