@@ -82,11 +82,11 @@ impl Sequencer {
     /// Draws `units` log units for the calling thread. Key locks are held by now.
     #[inline]
     pub fn begin(&self, units: u64) -> InFlight<'_> {
-        self.begin_in(self.slots.mine(), units)
+        self.begin_in(self.slots.mine(|| self.tail()), units)
     }
 
     pub(super) fn begin_in<'a>(&'a self, slot: SlotRef<'a>, units: u64) -> InFlight<'a> {
-        slot.slot.announce();
+        slot.slot.announce(self.completed_lagging());
         failpoint::hit("write::announced");
         let lsn = Lsn(self.tail.fetch_add(units, Ordering::SeqCst));
         let end = Lsn(lsn.0 + units);
@@ -98,8 +98,8 @@ impl Sequencer {
     /// Draws everything from the tail to the next multiple of `border_units`, for the caller to
     /// fill with a pad. `None` if the tail stands on a border.
     pub fn begin_to_border(&self, border_units: u64) -> Option<InFlight<'_>> {
-        let slot = self.slots.mine();
-        slot.slot.announce();
+        let slot = self.slots.mine(|| self.tail());
+        slot.slot.announce(self.completed_lagging());
         let mut tail = self.tail.load(Ordering::Acquire);
         loop {
             let end = tail.next_multiple_of(border_units);
@@ -276,7 +276,7 @@ mod tests {
         let (slot, lsn) = (batch.slot_index(), batch.lsn());
         assert!(sequencer.slots().is_in_flight(slot, lsn));
         batch.commit();
-        sequencer.slots().by_index(slot).slot.announce();
+        sequencer.slots().by_index(slot).slot.announce(Lsn::ZERO);
         assert!(!sequencer.slots().is_in_flight(slot, lsn), "the lower bound is the end of the record");
     }
 }

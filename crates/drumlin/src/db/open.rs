@@ -58,7 +58,7 @@ pub(crate) fn open(env: Env, directory: &Path, options: Options) -> Result<Arc<S
     let (manifest, identity, state) = load(&env, directory, &options)?;
     let log_directory = directory.join(LOG_DIRECTORY);
     let recovered = log::scan(&env.fs, &log_directory, scan_options(&identity))?;
-    let cache = BlockCache::new(options.memory_bytes * 3 / 8);
+    let cache = Arc::new(BlockCache::new(options.memory_bytes * 3 / 8));
     let keyspaces = keyspaces_of(&env, directory, &options, &identity, &state, &cache)?;
 
     let session_segment = state.session.map_or(0, |s| s.first_segment);
@@ -69,7 +69,7 @@ pub(crate) fn open(env: Env, directory: &Path, options: Options) -> Result<Arc<S
     let next_table_id = Arc::new(AtomicU64::new(state.next_table_id));
     let next_ids = (next_table_id, u64::from(state.next_keyspace_id));
     let store = Arc::new(Store::new(
-        env, directory.to_path_buf(), options, identity, sequencer, Arc::new(cache), keyspaces, next_ids, manifest, lock,
+        env, directory.to_path_buf(), options, identity, sequencer, cache, keyspaces, next_ids, manifest, lock,
     ));
     Recovery { store: &store }.replay(&recovered)?;
     if store.options.read_only {
@@ -120,7 +120,7 @@ fn keyspaces_of(
     options: &Options,
     identity: &Identity,
     state: &StoreState,
-    cache: &BlockCache,
+    cache: &Arc<BlockCache>,
 ) -> Result<Keyspaces> {
     let mut keyspaces = BTreeMap::new();
     for stored in state.keyspaces.values() {
@@ -211,6 +211,7 @@ impl Recovery<'_> {
             keyspaces.values().map(|k| k.current.load(&guard).flushed_to).collect()
         };
         let from = flushed.into_iter().min().unwrap_or(Lsn::MAX);
+        let mut last_applied = Lsn::ZERO;
         recovered.replay(from, &mut |lsn, entry: EntryView<'_>| {
             let Some(keyspace) = by_id.get(&entry.keyspace) else { return Ok(()) };
             let guard = epoch::pin();
@@ -222,11 +223,11 @@ impl Recovery<'_> {
                 && now.active().memtable.bytes() > self.store.memtable_limit(keyspace)
             {
                 // Only between records: the parts of a batch share their LSN.
-                let newest = now.active().memtable.newest_inserted();
-                if newest < lsn {
+                if last_applied < lsn {
                     self.flush(keyspace, lsn)?;
                 }
             }
+            last_applied = lsn;
             let memtable = &keyspace.current.load(&guard).active().memtable;
             match entry.kind {
                 Kind::RangeDelete => memtable.publish_range_tombstone(entry.key, entry.value, lsn, None),

@@ -179,7 +179,9 @@ fn encode_change(change: &Change, body: &mut Vec<u8>) -> u8 {
         Change::AddTable { keyspace, level, meta } => {
             put_varint(body, u64::from(keyspace.0));
             put_varint(body, u64::from(*level));
-            put_block(body, &meta.encode());
+            let mut encoded = Vec::new();
+            meta.encode(&mut encoded);
+            put_block(body, &encoded);
             ADD_TABLE
         }
         Change::RemoveTable { keyspace, level, id } => {
