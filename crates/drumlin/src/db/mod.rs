@@ -97,6 +97,7 @@ fn close(store: &Store) -> Result<()> {
         None => Ok(()),
     };
     *store.manifest.lock() = None;
+    *store.lock.lock() = None;
     result
 }
 

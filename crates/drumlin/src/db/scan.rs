@@ -131,7 +131,7 @@ impl Scan {
                 || self
                     .tombstones
                     .newest_covering(&*self.comparator, key, self.snapshot.lsn)
-                    .is_none_or(|covered| covered < lsn))
+                    .is_none_or(|covered| covered <= lsn))
     }
 
     fn step_front(&mut self) -> Result<Option<(Slice, Slice)>> {

@@ -60,8 +60,8 @@ pub(crate) struct Store {
     delay_ns: AtomicU64,
     /// Memory is at its bound: writers wait for a flush.
     full: AtomicBool,
-    /// Released last.
-    pub _lock: Option<Box<dyn FileLock>>,
+    /// Given back at the end of close.
+    pub lock: Mutex<Option<Box<dyn FileLock>>>,
 }
 
 impl Store {
@@ -98,7 +98,7 @@ impl Store {
             closed: AtomicBool::new(false),
             delay_ns: AtomicU64::new(0),
             full: AtomicBool::new(false),
-            _lock: lock,
+            lock: Mutex::new(lock),
         }
     }
 
