@@ -99,11 +99,12 @@ impl Retention {
             started: false,
             key: Vec::new(),
             horizon: 0,
+            is_first: false,
             fragment: passed(&|s| {
                 self.fragments.partition_point(|f| comparator.compare(&f.end, s) != Ordering::Greater)
             }),
             covered: false,
-            deeper: passed(&|s| self.deeper.as_slice().partition_point(|d| d.is_before(comparator, s))),
+            deeper: passed(&|s| self.deeper.first_from(comparator, s)),
         }
     }
 
@@ -174,6 +175,7 @@ pub struct Walk<'a> {
     started: bool,
     key: Vec<u8>,
     horizon: usize,
+    is_first: bool,
     /// The first fragment that does not end before `key`, and whether it covers `key`.
     fragment: usize,
     covered: bool,
@@ -186,7 +188,8 @@ impl Walk<'_> {
     #[inline]
     pub fn judge(&mut self, key: &[u8], lsn: Lsn, kind: Kind) -> Verdict {
         let horizon = self.rules.horizon(lsn);
-        if self.started && self.is_current(key) {
+        self.is_first = !self.started || self.key != key;
+        if !self.is_first {
             if horizon == self.horizon {
                 return Verdict::Shadowed;
             }
@@ -203,10 +206,10 @@ impl Walk<'_> {
         Verdict::Keep
     }
 
-    /// True if `key` is the key of the last version judged.
+    /// True if the version judged last was the first of its key.
     #[inline]
-    pub fn is_current(&self, key: &[u8]) -> bool {
-        self.started && self.key == key
+    pub fn is_first_of_key(&self) -> bool {
+        self.is_first
     }
 
     fn enter(&mut self, key: &[u8]) {
@@ -239,11 +242,7 @@ impl Walk<'_> {
     /// True if a deeper level may hold the current key.
     fn lies_deeper(&mut self) -> bool {
         let comparator = &*self.rules.comparator;
-        let spans = self.rules.deeper.as_slice();
-        while spans.get(self.deeper).is_some_and(|s| s.is_before(comparator, &self.key)) {
-            self.deeper += 1;
-        }
-        spans.get(self.deeper).is_some_and(|s| s.contains(comparator, &self.key))
+        self.rules.deeper.contains_next(comparator, &mut self.deeper, &self.key)
     }
 }
 

@@ -35,6 +35,8 @@ use crate::version::Levels;
 
 /// Bytes up to which a plan takes more than one table of its input level, in full tables.
 const INPUT_TABLES_MAX: u64 = 24;
+/// Bytes of a table that may be moved as it is, at most, in full tables: a larger one would tie up a level.
+const MOVED_TABLES_MAX: u64 = 8;
 /// Parts that a job may be cut into, at most.
 const PARTS_MAX: u64 = 16;
 /// Bytes of a part, at least, in full tables.
@@ -318,7 +320,9 @@ impl<'a> Policy<'a> {
         let mut plan = self.plan_of(level, output, inputs, next, reason)?;
         let disjoint = plan.inputs[0].1.len() == 1 || level > 0;
         let drops = plan.bottom && plan.tables().any(|(_, table)| self.rewrite_helps(table.meta()));
-        plan.trivial_move = next.is_empty() && disjoint && !drops;
+        let bytes_max = self.options.table_bytes.saturating_mul(MOVED_TABLES_MAX);
+        let fits = plan.tables().all(|(_, table)| table.meta().file_bytes <= bytes_max);
+        plan.trivial_move = next.is_empty() && disjoint && fits && !drops;
         if plan.trivial_move {
             plan.cuts.clear();
         }

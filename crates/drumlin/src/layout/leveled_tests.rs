@@ -184,13 +184,7 @@ impl Sim {
         let mut content = std::mem::take(&mut self.memtable);
         content.order();
         self.flushed_entries += (content.points.len() + content.ranges.len()) as u64;
-        let everywhere = KeySpan { start: Vec::new(), end: vec![0xff; 9], end_exclusive: false };
-        let outputs = self.retained(
-            vec![content],
-            &self.snapshots,
-            KeySpans::new(&Bytewise, vec![everywhere]),
-            usize::MAX,
-        );
+        let outputs = self.retained(vec![content], &self.snapshots, KeySpans::EVERYTHING, usize::MAX);
         for output in outputs {
             let table = self.add_table(output);
             self.levels = self.levels.apply(&Bytewise, &[(0, table)], &[]);
@@ -218,17 +212,20 @@ impl Sim {
         let mut current = Content::default();
         let mut cut: Option<Vec<u8>> = None;
         let mut walk = rules.walk(None);
+        let mut fresh = false;
         for (key, lsn, is_put) in all.points {
             let kind = if is_put { Kind::Put } else { Kind::Delete };
-            let same = walk.is_current(&key);
-            if walk.judge(&key, Lsn(lsn), kind) != Verdict::Keep {
+            let verdict = walk.judge(&key, Lsn(lsn), kind);
+            fresh |= walk.is_first_of_key();
+            if verdict != Verdict::Keep {
                 continue;
             }
-            if current.points.len() >= table_entries && !same {
+            if current.points.len() >= table_entries && fresh {
                 current.ranges = rules.tombstones(cut.as_deref(), Some(&key)).iter().collect();
                 outputs.push(std::mem::take(&mut current));
                 cut = Some(key.clone());
             }
+            fresh = false;
             current.points.push((key, lsn, is_put));
         }
         current.ranges = rules.tombstones(cut.as_deref(), None).iter().collect();

@@ -179,9 +179,9 @@ fn encode_change(change: &Change, body: &mut Vec<u8>) -> u8 {
         Change::AddTable { keyspace, level, meta } => {
             put_varint(body, u64::from(keyspace.0));
             put_varint(body, u64::from(*level));
-            let mut encoded = Vec::new();
-            meta.encode(&mut encoded);
-            put_block(body, &encoded);
+            let mut bytes = Vec::with_capacity(128);
+            meta.encode(&mut bytes);
+            put_block(body, &bytes);
             ADD_TABLE
         }
         Change::RemoveTable { keyspace, level, id } => {
@@ -220,11 +220,15 @@ fn decode_change(tag: u8, body: &mut Reader<'_>) -> Result<Option<Change>> {
             options: body.block()?.rest().to_vec(),
         },
         DROP_KEYSPACE => Change::DropKeyspace { id: keyspace(body)? },
-        SET_OPTIONS => Change::SetOptions { keyspace: keyspace(body)?, options: body.block()?.rest().to_vec() },
-        ADD_TABLE => Change::AddTable { keyspace: keyspace(body)?, level: level(body)?, meta: meta(body)? },
-        REMOVE_TABLE => {
-            Change::RemoveTable { keyspace: keyspace(body)?, level: level(body)?, id: TableId(body.varint()?) }
+        SET_OPTIONS => {
+            Change::SetOptions { keyspace: keyspace(body)?, options: body.block()?.rest().to_vec() }
         }
+        ADD_TABLE => Change::AddTable { keyspace: keyspace(body)?, level: level(body)?, meta: meta(body)? },
+        REMOVE_TABLE => Change::RemoveTable {
+            keyspace: keyspace(body)?,
+            level: level(body)?,
+            id: TableId(body.varint()?),
+        },
         FLUSHED_TO => Change::FlushedTo { keyspace: keyspace(body)?, lsn: Lsn(body.varint()?) },
         NEXT_TABLE_ID => Change::NextTableId(body.varint()?),
         NEXT_KEYSPACE_ID => Change::NextKeyspaceId(body.varint_u32()?),
@@ -257,12 +261,18 @@ impl fmt::Display for Change {
             Change::CreateKeyspace { id, name, .. } => write!(f, "create keyspace {id} {name:?}"),
             Change::DropKeyspace { id } => write!(f, "drop keyspace {id}"),
             Change::SetOptions { keyspace, .. } => write!(f, "{keyspace}: set options"),
-            Change::AddTable { keyspace, level, meta } => write!(f, "{keyspace}: add {:08} to L{level}", meta.id.0),
-            Change::RemoveTable { keyspace, level, id } => write!(f, "{keyspace}: remove {:08} from L{level}", id.0),
+            Change::AddTable { keyspace, level, meta } => {
+                write!(f, "{keyspace}: add {:08} to L{level}", meta.id.0)
+            }
+            Change::RemoveTable { keyspace, level, id } => {
+                write!(f, "{keyspace}: remove {:08} from L{level}", id.0)
+            }
             Change::FlushedTo { keyspace, lsn } => write!(f, "{keyspace}: flushed to {lsn}"),
             Change::NextTableId(id) => write!(f, "next table id {id}"),
             Change::NextKeyspaceId(id) => write!(f, "next keyspace id {id}"),
-            Change::SessionStart { first_segment, .. } => write!(f, "session starts at segment {first_segment}"),
+            Change::SessionStart { first_segment, .. } => {
+                write!(f, "session starts at segment {first_segment}")
+            }
         }
     }
 }

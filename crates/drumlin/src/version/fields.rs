@@ -196,8 +196,13 @@ mod tests {
 
     #[test]
     fn wrong_bytes_are_corruption_with_an_offset() {
-        let cases: [&[u8]; 5] =
-            [&[], &[0x80], &[0x80, 0x00], &[0xff; 11], &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02]];
+        let cases: [&[u8]; 5] = [
+            &[],
+            &[0x80],
+            &[0x80, 0x00],
+            &[0xff; 11],
+            &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02],
+        ];
         for bytes in cases {
             let mut reader = Reader::new(bytes, Path::new("f"), 100);
             match reader.varint() {
@@ -209,7 +214,8 @@ mod tests {
         }
         let mut reader = Reader::new(&[9, 1, 2], Path::new("f"), 0);
         assert!(reader.block().is_err(), "a length beyond the end");
-        let mut reader = Reader::new(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01, 7], Path::new("f"), 0);
+        let mut reader =
+            Reader::new(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01, 7], Path::new("f"), 0);
         assert!(reader.block().is_err(), "the largest length");
     }
 }

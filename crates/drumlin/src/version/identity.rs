@@ -89,7 +89,11 @@ impl Identity {
     pub(super) fn decode(bytes: &[u8], path: &Path) -> Result<Identity> {
         check_page(bytes, MAGIC, VERSION, BYTES, path)?;
         if bytes.len() > BYTES {
-            return Err(Error::corruption(path, BYTES as u64, format!("{} bytes too many", bytes.len() - BYTES)));
+            return Err(Error::corruption(
+                path,
+                BYTES as u64,
+                format!("{} bytes too many", bytes.len() - BYTES),
+            ));
         }
         let mut reader = Reader::new(bytes, path, 0);
         reader.take(16)?;
@@ -97,7 +101,11 @@ impl Identity {
         let secret = reader.u64()?;
         let segment_bytes = reader.u64()?;
         if !segment_bytes.is_power_of_two() {
-            return Err(Error::corruption(path, 40, format!("segment size {segment_bytes} is no power of two")));
+            return Err(Error::corruption(
+                path,
+                40,
+                format!("segment size {segment_bytes} is no power of two"),
+            ));
         }
         let created = Duration::from_millis(reader.u64()?);
         Ok(Identity { uuid, secret, segment_bytes, created })

@@ -53,12 +53,10 @@ pub(super) struct Framer {
 
 /// What a manifest file says.
 pub(super) struct Contents {
-    /// All good edits in order; the first is the snapshot.
-    pub edits: Vec<VersionEdit>,
+    /// All good edits in order, each with the offset of its record; the first is the snapshot.
+    pub edits: Vec<(u64, VersionEdit)>,
     /// Where the torn tail begins, if there is one.
     pub torn: Option<u64>,
-    /// Bytes of the snapshot's record.
-    pub snapshot_bytes: u64,
 }
 
 impl Framer {
@@ -92,8 +90,9 @@ impl Framer {
         out.extend_from_slice(&[0; RECORD_HEADER_BYTES]);
         payload(out);
         let length = out.len() - start - RECORD_HEADER_BYTES;
-        let length = u32::try_from(length)
-            .map_err(|_| Error::invalid(format!("a version edit of {length} bytes, but 4 GiB is the limit")))?;
+        let length = u32::try_from(length).map_err(|_| {
+            Error::invalid(format!("a version edit of {length} bytes, but 4 GiB is the limit"))
+        })?;
         let seed = self.seed.wrapping_add(position);
         let checksum = xxh3_64_with_seed(&out[start + RECORD_HEADER_BYTES..], seed);
         out[start..start + 4].copy_from_slice(&length.to_le_bytes());
@@ -150,7 +149,7 @@ pub(super) fn read(bytes: &[u8], path: &Path, identity: &Identity, number: u64) 
     }
 
     let framer = Framer::new(identity, number);
-    let mut contents = Contents { edits: Vec::new(), torn: None, snapshot_bytes: 0 };
+    let mut contents = Contents { edits: Vec::new(), torn: None };
     let mut sealed = 0;
     let mut at = HEADER_BYTES;
     while at < bytes.len() {
@@ -173,10 +172,7 @@ pub(super) fn read(bytes: &[u8], path: &Path, identity: &Identity, number: u64) 
                 if contents.edits.len() > sealed {
                     return Err(Error::corruption(path, offset, "an edit behind one that was never sealed"));
                 }
-                contents.edits.push(VersionEdit::decode(body.rest(), path, body.offset())?);
-                if contents.edits.len() == 1 {
-                    contents.snapshot_bytes = at as u64 - offset;
-                }
+                contents.edits.push((offset, VersionEdit::decode(body.rest(), path, body.offset())?));
             }
             SEAL => {
                 let count = body.varint()?;
@@ -231,7 +227,11 @@ mod tests {
     }
 
     fn read_edits(bytes: &[u8]) -> Result<Vec<VersionEdit>> {
-        read(bytes, Path::new("m"), &identity(), 3).map(|c| c.edits)
+        read(bytes, Path::new("m"), &identity(), 3).map(edits_of)
+    }
+
+    fn edits_of(contents: Contents) -> Vec<VersionEdit> {
+        contents.edits.into_iter().map(|(_, edit)| edit).collect()
     }
 
     fn edits(count: u64) -> Vec<VersionEdit> {
@@ -243,8 +243,8 @@ mod tests {
         for sealed in [false, true] {
             let (bytes, _) = file(5, sealed);
             let contents = read(&bytes, Path::new("m"), &identity(), 3).unwrap();
-            assert_eq!(contents.edits, edits(5));
             assert_eq!(contents.torn, None);
+            assert_eq!(edits_of(contents), edits(5));
         }
     }
 
@@ -275,8 +275,8 @@ mod tests {
         let last = *starts.last().unwrap();
         for length in last..bytes.len() {
             let contents = read(&bytes[..length], Path::new("m"), &identity(), 3).unwrap();
-            assert_eq!(contents.edits, edits(3));
             assert_eq!(contents.torn, (length > last).then_some(last as u64));
+            assert_eq!(edits_of(contents), edits(3));
         }
         for garbage in [vec![0; 5000], vec![0xff; 100], bytes[starts[2]..starts[4]].to_vec()] {
             let torn = [&bytes[..last], &garbage].concat();

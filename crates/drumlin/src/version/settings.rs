@@ -102,7 +102,9 @@ pub fn decode_options(bytes: &[u8], comparators: &[ComparatorRef], path: &Path) 
                         let why = "a keyspace is compressed with Zstandard, but this build lacks the feature `zstd`";
                         return Err(Error::Unsupported { path: path.to_path_buf(), why: why.into() });
                     }
-                    other => return Err(field.unsupported(format!("compression {other} in keyspace options"))),
+                    other => {
+                        return Err(field.unsupported(format!("compression {other} in keyspace options")));
+                    }
                 }
             }
             BLOCK_BYTES => options.block_bytes = size(&mut field)?,
@@ -141,7 +143,9 @@ fn comparator(bytes: &[u8], comparators: &[ComparatorRef], field: &Reader<'_>) -
         return Ok(bytewise());
     }
     comparators.iter().find(|c| c.name() == name).cloned().ok_or_else(|| {
-        Error::invalid(format!("a keyspace is ordered by the comparator {name:?}: give it in `Options::comparators`"))
+        Error::invalid(format!(
+            "a keyspace is ordered by the comparator {name:?}: give it in `Options::comparators`"
+        ))
     })
 }
 
@@ -221,7 +225,8 @@ mod tests {
     fn cut_options_never_panic() {
         let bytes = encode_options(&KeyspaceOptions::default());
         for length in 0..bytes.len() {
-            let _ = decode_options(&bytes[..length], &[], path()).map_err(|e| assert!(e.is_corruption(), "{e}"));
+            let _ =
+                decode_options(&bytes[..length], &[], path()).map_err(|e| assert!(e.is_corruption(), "{e}"));
         }
     }
 }

@@ -160,7 +160,9 @@ impl StoreState {
                 self.next_keyspace_id = self.next_keyspace_id.max(id.0.saturating_add(1));
             }
             Change::DropKeyspace { id } => {
-                self.keyspaces.remove(id).ok_or_else(|| Misfit(format!("there is no keyspace {id} to drop")))?;
+                self.keyspaces
+                    .remove(id)
+                    .ok_or_else(|| Misfit(format!("there is no keyspace {id} to drop")))?;
             }
             Change::SetOptions { keyspace, options } => {
                 self.keyspace_mut(*keyspace)?.options.clone_from(options);
@@ -193,7 +195,8 @@ impl StoreState {
             Change::NextKeyspaceId(id) => self.next_keyspace_id = self.next_keyspace_id.max(*id),
             Change::SessionStart { first_segment, boot_id } => {
                 if let Some(last) = self.session.filter(|last| *first_segment < last.first_segment) {
-                    let what = format!("the log goes back from segment {} to {first_segment}", last.first_segment);
+                    let what =
+                        format!("the log goes back from segment {} to {first_segment}", last.first_segment);
                     return Err(Misfit(what));
                 }
                 self.session = Some(Session { first_segment: *first_segment, boot_id: *boot_id });
@@ -203,7 +206,8 @@ impl StoreState {
     }
 
     fn keyspace_mut(&mut self, id: KeyspaceId) -> Result<&mut KeyspaceState, Misfit> {
-        let keyspace = self.keyspaces.get_mut(&id).ok_or_else(|| Misfit(format!("there is no keyspace {id}")))?;
+        let keyspace =
+            self.keyspaces.get_mut(&id).ok_or_else(|| Misfit(format!("there is no keyspace {id}")))?;
         Ok(Arc::make_mut(keyspace))
     }
 
