@@ -27,9 +27,11 @@ use crate::iter::{Cursor, Tombstones};
 use crate::key::Lsn;
 use crate::layout::{self, CompactionPlan, ManualPick, Running};
 use crate::sync::{Condvar, Mutex};
-use crate::version::{Change, KeyspaceId, VersionEdit};
+use crate::table::TableOptions;
+use crate::version::{Change, KeyspaceId, Levels, VersionEdit};
 
 use super::keyspace::KeyspaceState;
+use super::open::place_of;
 use super::store::Store;
 use super::superversion::{Generation, SuperVersion};
 
@@ -175,7 +177,7 @@ impl Background {
             }
             let Some(job) = self.pick(store) else {
                 // Writers wait for memory, and what could be flushed ends beyond the tail.
-                if store.is_full() && store.pad_to_border().is_ok() {
+                if store.is_stuck() && store.pad_to_border().is_ok() {
                     continue;
                 }
                 if self.wait_for_change(seen, None) {
@@ -264,17 +266,7 @@ impl Background {
 
     fn context(&self, store: &Store, keyspace: &KeyspaceState) -> JobContext {
         store.expire_snapshots();
-        JobContext::new(
-            store.env.clone(),
-            store.directory.clone(),
-            keyspace.directories.clone(),
-            store.next_table_id.clone(),
-            &keyspace.options,
-            keyspace.hasher,
-            store.cache.clone(),
-            store.sequencer.snapshots().list(),
-            self.cancel.clone(),
-        )
+        job_context(store, keyspace, store.sequencer.snapshots().list(), self.cancel.clone())
     }
 
     fn flush(&self, store: &Store, keyspace: &KeyspaceState) -> Result<()> {
@@ -294,7 +286,10 @@ impl Background {
         self.counters.flushes.fetch_add(1, Ordering::Relaxed);
         self.counters.flushed_bytes.fetch_add(bytes, Ordering::Relaxed);
         let needed = store.log_needed_from();
-        store.log()?.recycle_below(needed);
+        // What could not be recycled now is recycled after the next flush, unless the log is at its end.
+        if let Err(error @ Error::Poisoned { .. }) = store.log()?.recycle_below(needed) {
+            store.poison(&error);
+        }
         Ok(())
     }
 
@@ -318,7 +313,10 @@ impl Background {
         {
             let mut manifest = store.manifest.lock();
             let manifest = manifest.as_mut().ok_or(Error::Closed { what: "store" })?;
-            keyspace.check_open().inspect_err(|_| outcome.discard())?;
+            if let Err(closed) = keyspace.check_open() {
+                outcome.discard();
+                return Err(closed);
+            }
             let edit = edit_of(keyspace.id, &outcome, flushed_to, store.next_table_id.load(Ordering::Relaxed));
             if let Err(error) = manifest.append(&edit) {
                 store.poison(&error);
@@ -326,13 +324,13 @@ impl Background {
             }
             // Under the manifest's lock: superversions change in the order of the manifest.
             keyspace.current.replace(|now| {
-                let levels = Arc::new(now.levels.apply(&*keyspace.options.comparator, &outcome.added, &outcome.removed));
+                let levels = Arc::new(apply(&now.levels, keyspace, &outcome));
                 let flushed_to = flushed_to.unwrap_or(now.flushed_to);
                 let generations = now.generations.iter().filter(|g| g.end() > flushed_to).cloned().collect();
                 Some(SuperVersion { generations, levels, flushed_to })
             });
         }
-        outcome.retire_inputs();
+        outcome.obsolete.iter().for_each(|table| table.mark_obsolete());
         Ok(())
     }
 
@@ -379,6 +377,34 @@ impl Background {
     }
 }
 
+/// What a job on this keyspace needs.
+pub(crate) fn job_context(
+    store: &Store,
+    keyspace: &KeyspaceState,
+    snapshots: Vec<Lsn>,
+    cancel: Arc<AtomicBool>,
+) -> JobContext {
+    let (directory, directories) = (store.directory.clone(), keyspace.directories.clone());
+    JobContext {
+        env: store.env.clone(),
+        dir: Arc::new(move |level| place_of(&directories, &directory, level)),
+        next_table_id: store.next_table_id.clone(),
+        table_options: TableOptions::new(&keyspace.options, keyspace.hasher),
+        table_bytes: keyspace.options.table_bytes,
+        cache: store.cache.clone(),
+        snapshots,
+        cancel,
+        on_bytes: None,
+        parallelism: store.options.background_threads,
+    }
+}
+
+/// The levels after an outcome.
+pub(crate) fn apply(levels: &Levels, keyspace: &KeyspaceState, outcome: &CompactionOutcome) -> Levels {
+    let added: Vec<_> = outcome.added.iter().map(|(level, _, table)| (*level, table.clone())).collect();
+    levels.apply(&*keyspace.options.comparator, &added, &outcome.removed)
+}
+
 /// Writes frozen generations to level 0.
 pub(crate) fn flush_generations(
     context: &JobContext,
@@ -388,7 +414,7 @@ pub(crate) fn flush_generations(
     let cursors: Vec<Box<dyn Cursor>> =
         generations.iter().map(|g| Box::new(g.memtable.cursor()) as Box<dyn Cursor>).collect();
     let ranges = generations.iter().flat_map(|g| g.memtable.tombstones(Lsn::MAX).iter().collect::<Vec<_>>()).collect();
-    run_flush(cursors, Tombstones::build(&*keyspace.options.comparator, ranges), context)
+    run_flush(cursors, &Tombstones::build(&*keyspace.options.comparator, ranges), context)
 }
 
 /// The manifest's words for an outcome.
@@ -402,8 +428,8 @@ pub(crate) fn edit_of(
     for &(level, id) in &outcome.removed {
         edit.push(Change::RemoveTable { keyspace, level, id });
     }
-    for (level, table) in &outcome.added {
-        edit.push(Change::AddTable { keyspace, level: *level, meta: table.meta().clone() });
+    for (level, meta, _) in &outcome.added {
+        edit.push(Change::AddTable { keyspace, level: *level, meta: meta.clone() });
     }
     if let Some(lsn) = flushed_to {
         edit.push(Change::FlushedTo { keyspace, lsn });

@@ -20,7 +20,6 @@ use crossbeam_epoch as epoch;
 
 use crate::cache::BlockCache;
 use crate::commit::Sequencer;
-use crate::compaction::JobContext;
 use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::key::{KeyHasher, Kind, Lsn};
@@ -30,7 +29,7 @@ use crate::options::{KeyspaceOptions, Options};
 use crate::table::{TableHandle, TableOptions};
 use crate::version::{self, Change, Identity, Levels, Manifest, StoreState, VersionEdit};
 
-use super::background::{Background, edit_of, flush_generations};
+use super::background::{Background, apply, edit_of, flush_generations, job_context};
 use super::keyspace::KeyspaceState;
 use super::store::{Keyspaces, Store};
 use super::superversion::{Current, Generation, SuperVersion};
@@ -255,21 +254,11 @@ impl Recovery<'_> {
             let guard = epoch::pin();
             keyspace.current.load(&guard).active().clone()
         };
-        let context = JobContext::new(
-            store.env.clone(),
-            store.directory.clone(),
-            keyspace.directories.clone(),
-            store.next_table_id.clone(),
-            &keyspace.options,
-            keyspace.hasher,
-            store.cache.clone(),
-            Vec::new(),
-            Arc::new(AtomicBool::new(false)),
-        );
+        let context = job_context(store, keyspace, Vec::new(), Arc::new(AtomicBool::new(false)));
         let outcome = flush_generations(&context, keyspace, std::slice::from_ref(&generation))?;
         append(store, &edit_of(keyspace.id, &outcome, Some(end), store.next_table_id.load(Ordering::Relaxed)))?;
         keyspace.current.replace(|now| {
-            let levels = now.levels.apply(&*keyspace.options.comparator, &outcome.added, &outcome.removed);
+            let levels = apply(&now.levels, keyspace, &outcome);
             let memtable = MemTable::new(keyspace.options.comparator.clone());
             Some(SuperVersion {
                 generations: vec![Generation::new(end, memtable)],

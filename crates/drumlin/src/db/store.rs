@@ -229,15 +229,26 @@ impl Store {
             .fold(0.0, f64::max)
     }
 
+    /// True if writers wait for memory that cannot be flushed, because the log has not reached the
+    /// end of what is frozen.
+    pub fn is_stuck(&self) -> bool {
+        self.is_full() && {
+            let guard = crossbeam_epoch::pin();
+            let tail = self.sequencer.tail();
+            let keyspaces = self.keyspaces.lock().clone();
+            let mut oldest = keyspaces.values().filter_map(|k| k.current.load(&guard).frozen().last());
+            oldest.clone().next().is_some() && oldest.all(|g| g.end() > tail)
+        }
+    }
+
     /// Fills the log up to the next segment border, so that what was turned there can be flushed.
     pub fn pad_to_border(&self) -> Result<()> {
         let log = self.log()?;
         let room = log.ensure_room(log.units_per_segment())?;
-        if let Some(pad) = self.sequencer.begin_to_border(log.units_per_segment()) {
-            drop(room);
-            log.write_pad(pad.lsn(), pad.end().0 - pad.lsn().0)?;
-            pad.commit();
-        }
+        let pad = self.sequencer.begin_to_border(log.units_per_segment());
+        drop(room);
+        log.write_pad(pad.lsn(), pad.end().0 - pad.lsn().0)?;
+        pad.commit();
         Ok(())
     }
 
