@@ -43,7 +43,9 @@ fn a_frozen_put_stops_nobody_else() {
                 .spawn(move || keyspace.put("frozen", "after"))
                 .expect("spawn")
         };
-        is_frozen.recv_timeout(Duration::from_secs(20)).unwrap_or_else(|_| panic!("{point} is not on the way of a put"));
+        is_frozen
+            .recv_timeout(Duration::from_secs(20))
+            .unwrap_or_else(|_| panic!("{point} is not on the way of a put"));
 
         let start = Instant::now();
         let mut done = 0u32;
@@ -54,14 +56,22 @@ fn a_frozen_put_stops_nobody_else() {
             if done % 64 == 0 {
                 let recent = db.snapshot_recent().expect("snapshot_recent");
                 assert!(recent.get(&keyspace, "frozen").expect("get").is_some());
-                let held = keyspace.get("frozen").expect("get of the frozen key never waits").expect("present");
-                assert!(held == "before" || (point == "write::published" && held == "after"), "{point}: {held:?}");
+                let held =
+                    keyspace.get("frozen").expect("get of the frozen key never waits").expect("present");
+                assert!(
+                    held == "before" || (point == "write::published" && held == "after"),
+                    "{point}: {held:?}"
+                );
             }
             done += 1;
         }
         assert!(done > 500, "{point}: only {done} puts went through in 0.7 s");
         let stats = db.stats();
-        assert_eq!(stats.completed < stats.tail, drawn || point == "write::announced", "{point}: the stall shows");
+        assert_eq!(
+            stats.completed < stats.tail,
+            drawn || point == "write::announced",
+            "{point}: the stall shows"
+        );
 
         let (got, snapshot) = mpsc::channel();
         let waiter = {
@@ -73,7 +83,11 @@ fn a_frozen_put_stops_nobody_else() {
             })
         };
         let waits = snapshot.recv_timeout(Duration::from_millis(200)).is_err();
-        assert_eq!(waits, drawn || point == "write::announced", "{point}: a linearizable snapshot waits for a drawn LSN");
+        assert_eq!(
+            waits,
+            drawn || point == "write::announced",
+            "{point}: a linearizable snapshot waits for a drawn LSN"
+        );
         drop(thaw);
         victim.join().expect("no panic").expect("the put succeeds after all");
         let snapshot = waiter.join().expect("no panic");

@@ -115,7 +115,8 @@ impl Run {
         };
         let keyspace = self.keyspace();
         let live = (&self.model, keyspace.range(bounds.clone()).expect("scan"));
-        let frozen = self.snapshots.iter().map(|(s, m)| (m, s.range(&keyspace, bounds.clone()).expect("scan")));
+        let frozen =
+            self.snapshots.iter().map(|(s, m)| (m, s.range(&keyspace, bounds.clone()).expect("scan")));
         let mut coin = Dice(self.dice.0);
         for (which, (map, mut scan)) in std::iter::once(live).chain(frozen).enumerate() {
             let mut expected: std::collections::VecDeque<_> =
@@ -157,7 +158,9 @@ impl Run {
                 if self.comparator.compare(&a, &b).is_lt() {
                     keyspace.delete_range(&a, &b).expect("delete_range");
                     let comparator = self.comparator.clone();
-                    self.model.retain(|k, _| comparator.compare(k, &a).is_lt() || comparator.compare(k, &b).is_ge());
+                    self.model.retain(|k, _| {
+                        comparator.compare(k, &a).is_lt() || comparator.compare(k, &b).is_ge()
+                    });
                 } else {
                     assert!(keyspace.delete_range(&a, &b).is_err(), "an empty range is refused");
                 }
@@ -168,22 +171,25 @@ impl Run {
                 let expected = self.model.get(&key).cloned();
                 match self.dice.below(4) {
                     0 => {
-                        let new = keyspace
-                            .update(&key, |old| old.map(|o| [o, b"+"].concat()))
-                            .expect("update");
+                        let new =
+                            keyspace.update(&key, |old| old.map(|o| [o, b"+"].concat())).expect("update");
                         if let Some(old) = self.model.get_mut(&key) {
                             old.push(b'+');
                         }
                         assert_eq!(new.as_deref(), self.model.get(&key).map(Vec::as_slice));
                     }
                     1 => {
-                        let swapped = keyspace.compare_and_swap(&key, expected.as_deref(), Some(&value)).expect("cas");
+                        let swapped =
+                            keyspace.compare_and_swap(&key, expected.as_deref(), Some(&value)).expect("cas");
                         assert_eq!(swapped, Cas::Swapped);
                         self.model.insert(key, value);
                     }
                     2 => {
-                        let outcome = keyspace.compare_and_swap(&key, Some(b"never written"), None).expect("cas");
-                        assert!(matches!(outcome, Cas::Mismatch { current } if current.as_deref() == expected.as_deref()));
+                        let outcome =
+                            keyspace.compare_and_swap(&key, Some(b"never written"), None).expect("cas");
+                        assert!(
+                            matches!(outcome, Cas::Mismatch { current } if current.as_deref() == expected.as_deref())
+                        );
                     }
                     _ => {
                         let put = keyspace.put_if_absent(&key, &value).expect("put_if_absent");
@@ -202,7 +208,8 @@ impl Run {
                             if self.comparator.compare(&key, &end).is_lt() {
                                 batch.delete_range(&keyspace, &key, &end).expect("delete_range");
                                 let c = self.comparator.clone();
-                                self.model.retain(|k, _| c.compare(k, &key).is_lt() || c.compare(k, &end).is_ge());
+                                self.model
+                                    .retain(|k, _| c.compare(k, &key).is_lt() || c.compare(k, &end).is_ge());
                             }
                         }
                         1..4 => {
@@ -219,10 +226,16 @@ impl Run {
             }
             66..86 => {
                 let key = self.key();
-                assert!(keyspace.get(&key).expect("get").as_deref() == self.model.get(&key).map(Vec::as_slice), "{context}: {key:?}");
+                assert!(
+                    keyspace.get(&key).expect("get").as_deref() == self.model.get(&key).map(Vec::as_slice),
+                    "{context}: {key:?}"
+                );
                 for (snapshot, map) in &self.snapshots {
                     let got = snapshot.get(&keyspace, &key).expect("get");
-                    assert!(got.as_deref() == map.get(&key).map(Vec::as_slice), "{context}: {snapshot:?} {key:?}");
+                    assert!(
+                        got.as_deref() == map.get(&key).map(Vec::as_slice),
+                        "{context}: {snapshot:?} {key:?}"
+                    );
                 }
             }
             86..89 => self.check_scan(context),
@@ -296,7 +309,17 @@ fn run(seed: u64, steps: usize) {
     let db = open(&fs, &options);
     db.keyspace("k", keyspace_options).expect("keyspace");
     let (keys, key_bytes) = (dice.pick(&[30, 300, 3000]), dice.pick(&[10, 300]));
-    let mut run = Run { dice, comparator, key_bytes, keys, db: Some(db), fs, options, model: Map::new(), snapshots: Vec::new() };
+    let mut run = Run {
+        dice,
+        comparator,
+        key_bytes,
+        keys,
+        db: Some(db),
+        fs,
+        options,
+        model: Map::new(),
+        snapshots: Vec::new(),
+    };
     for step in 0..steps {
         run.step(&format!("seed {seed}, step {step}"));
     }

@@ -241,7 +241,8 @@ mod tests {
             .join()
             .expect("no panic")
         });
-        let second = std::thread::scope(|s| s.spawn(|| slots.mine(|| Lsn::ZERO).index()).join().expect("no panic"));
+        let second =
+            std::thread::scope(|s| s.spawn(|| slots.mine(|| Lsn::ZERO).index()).join().expect("no panic"));
         assert_eq!(first, second, "the slot of an ended thread is used again");
         assert_eq!(slots.count(), 1);
     }

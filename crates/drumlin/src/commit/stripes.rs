@@ -151,9 +151,7 @@ impl Stripe {
 
     fn lock_whole(&self) {
         let mut overflow = self.crowd();
-        while overflow.whole
-            || self.word.load(Ordering::Acquire) & !CROWDED != 0
-            || !overflow.held.is_empty()
+        while overflow.whole || self.word.load(Ordering::Acquire) & !CROWDED != 0 || !overflow.held.is_empty()
         {
             overflow = self.wait(overflow);
         }
@@ -233,7 +231,11 @@ mod tests {
         let inside: Vec<AtomicU32> = (0..5).map(|_| AtomicU32::new(0)).collect();
         let enter = |keys: &[usize]| {
             for &k in keys {
-                assert_eq!(inside[k].fetch_add(1, std::sync::atomic::Ordering::SeqCst), 0, "key {k} is held twice");
+                assert_eq!(
+                    inside[k].fetch_add(1, std::sync::atomic::Ordering::SeqCst),
+                    0,
+                    "key {k} is held twice"
+                );
             }
             for &k in keys {
                 inside[k].fetch_sub(1, std::sync::atomic::Ordering::SeqCst);

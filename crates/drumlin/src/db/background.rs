@@ -317,7 +317,8 @@ impl Background {
                 outcome.discard();
                 return Err(closed);
             }
-            let edit = edit_of(keyspace.id, &outcome, flushed_to, store.next_table_id.load(Ordering::Relaxed));
+            let edit =
+                edit_of(keyspace.id, &outcome, flushed_to, store.next_table_id.load(Ordering::Relaxed));
             if let Err(error) = manifest.append(&edit) {
                 store.poison(&error);
                 return Err(error);
@@ -413,7 +414,8 @@ pub(crate) fn flush_generations(
 ) -> Result<CompactionOutcome> {
     let cursors: Vec<Box<dyn Cursor>> =
         generations.iter().map(|g| Box::new(g.memtable.cursor()) as Box<dyn Cursor>).collect();
-    let ranges = generations.iter().flat_map(|g| g.memtable.tombstones(Lsn::MAX).iter().collect::<Vec<_>>()).collect();
+    let ranges =
+        generations.iter().flat_map(|g| g.memtable.tombstones(Lsn::MAX).iter().collect::<Vec<_>>()).collect();
     run_flush(cursors, &Tombstones::build(&*keyspace.options.comparator, ranges), context)
 }
 
@@ -461,7 +463,8 @@ impl Store {
                 let guard = epoch::pin();
                 targets.iter().all(|(k, tail)| {
                     let now = k.current.load(&guard);
-                    now.flushed_to >= *tail || now.generations.iter().all(|g| g.start >= *tail || g.memtable.is_empty())
+                    now.flushed_to >= *tail
+                        || now.generations.iter().all(|g| g.start >= *tail || g.memtable.is_empty())
                 })
             };
             if done {

@@ -99,8 +99,7 @@ impl Batch {
         let state = keyspace.state_in(&self.db)?;
         write::check_entry(key, value)?;
         self.grow(key.len() + value.len())?;
-        let operation =
-            Operation { keyspace: state.clone(), kind, key: key.to_vec(), value: value.to_vec() };
+        let operation = Operation { keyspace: state.clone(), kind, key: key.to_vec(), value: value.to_vec() };
         let at = self.operations.len();
         if let Some(earlier) = self.last.insert((state.id.0, key.to_vec()), at) {
             self.operations[earlier] = None;

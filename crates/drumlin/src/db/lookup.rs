@@ -54,9 +54,8 @@ pub(crate) fn lookup(
     let hash = keyspace.hasher.hash(key);
     Ok(match superversion.levels.get(comparator, key, hash, at)? {
         None => Found { lsn: Lsn::ZERO, value: None },
-        Some(version) => Found {
-            lsn: version.lsn,
-            value: (version.kind == Kind::Put).then(|| Slice::from(version.value)),
-        },
+        Some(version) => {
+            Found { lsn: version.lsn, value: (version.kind == Kind::Put).then(|| Slice::from(version.value)) }
+        }
     })
 }

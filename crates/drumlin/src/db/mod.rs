@@ -120,7 +120,9 @@ impl Db {
     /// options; only the comparator is compared.
     pub fn keyspace(&self, name: &str, options: KeyspaceOptions) -> Result<Keyspace> {
         match self.open_keyspace(name) {
-            Err(Error::NotFound { .. }) if !self.store.options.read_only => self.create_keyspace(name, options),
+            Err(Error::NotFound { .. }) if !self.store.options.read_only => {
+                self.create_keyspace(name, options)
+            }
             Ok(keyspace) if keyspace.options().comparator.name() != options.comparator.name() => {
                 Err(Error::invalid(format!(
                     "keyspace {name} is ordered by {}, not by {}",

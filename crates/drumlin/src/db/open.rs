@@ -68,7 +68,16 @@ pub(crate) fn open(env: Env, directory: &Path, options: Options) -> Result<Arc<S
     let next_table_id = Arc::new(AtomicU64::new(state.next_table_id));
     let next_ids = (next_table_id, u64::from(state.next_keyspace_id));
     let store = Arc::new(Store::new(
-        env, directory.to_path_buf(), options, identity, sequencer, cache, keyspaces, next_ids, manifest, lock,
+        env,
+        directory.to_path_buf(),
+        options,
+        identity,
+        sequencer,
+        cache,
+        keyspaces,
+        next_ids,
+        manifest,
+        lock,
     ));
     Recovery { store: &store }.replay(&recovered)?;
     if store.options.read_only {
@@ -135,7 +144,15 @@ fn keyspaces_of(
                 let place = place_of(&directories, directory, level as u32);
                 metas
                     .into_iter()
-                    .map(|meta| TableHandle::new(env.fs.clone(), place.clone(), (*meta).clone(), table_options.clone(), cache.clone()))
+                    .map(|meta| {
+                        TableHandle::new(
+                            env.fs.clone(),
+                            place.clone(),
+                            (*meta).clone(),
+                            table_options.clone(),
+                            cache.clone(),
+                        )
+                    })
                     .collect()
             })
             .collect();
@@ -168,11 +185,19 @@ pub(crate) fn directories(directory: &Path, options: &Options) -> Vec<(u32, Path
 }
 
 pub(crate) fn place_of(directories: &[(u32, PathBuf)], directory: &Path, level: u32) -> PathBuf {
-    directories.iter().find(|(l, _)| *l == level).map_or_else(|| directory.to_path_buf(), |(_, path)| path.clone())
+    directories
+        .iter()
+        .find(|(l, _)| *l == level)
+        .map_or_else(|| directory.to_path_buf(), |(_, path)| path.clone())
 }
 
 /// A keyspace that has never been written.
-pub(crate) fn new_keyspace(store: &Store, id: version::KeyspaceId, name: &str, options: KeyspaceOptions) -> KeyspaceState {
+pub(crate) fn new_keyspace(
+    store: &Store,
+    id: version::KeyspaceId,
+    name: &str,
+    options: KeyspaceOptions,
+) -> KeyspaceState {
     let start = store.sequencer.tail();
     let memtable = MemTable::new(options.comparator.clone());
     KeyspaceState {
@@ -256,7 +281,10 @@ impl Recovery<'_> {
         };
         let context = job_context(store, keyspace, Vec::new(), Arc::new(AtomicBool::new(false)));
         let outcome = flush_generations(&context, keyspace, std::slice::from_ref(&generation))?;
-        append(store, &edit_of(keyspace.id, &outcome, Some(end), store.next_table_id.load(Ordering::Relaxed)))?;
+        append(
+            store,
+            &edit_of(keyspace.id, &outcome, Some(end), store.next_table_id.load(Ordering::Relaxed)),
+        )?;
         keyspace.current.replace(|now| {
             let levels = apply(&now.levels, keyspace, &outcome);
             let memtable = MemTable::new(keyspace.options.comparator.clone());
@@ -307,7 +335,9 @@ fn remove_orphans(store: &Store) -> Result<()> {
     let keyspaces = store.keyspaces.lock().clone();
     let known: std::collections::HashSet<PathBuf> = keyspaces
         .values()
-        .flat_map(|k| k.current.load(&guard).levels.tables().map(|t| t.path().to_path_buf()).collect::<Vec<_>>())
+        .flat_map(|k| {
+            k.current.load(&guard).levels.tables().map(|t| t.path().to_path_buf()).collect::<Vec<_>>()
+        })
         .collect();
     let mut places: Vec<PathBuf> = store.options.level_paths.values().cloned().collect();
     places.push(store.directory.clone());

@@ -161,7 +161,10 @@ impl Scan {
                 Bound::Included(end) => self.comparator.compare(key, end).is_gt(),
                 Bound::Excluded(end) => self.comparator.compare(key, end).is_ge(),
             };
-            let met = self.back.as_ref().is_some_and(|b| b.gave && self.comparator.compare(key, &b.last_key).is_ge());
+            let met = self
+                .back
+                .as_ref()
+                .is_some_and(|b| b.gave && self.comparator.compare(key, &b.last_key).is_ge());
             if beyond || met {
                 break None;
             }
@@ -211,7 +214,10 @@ impl Scan {
                 Bound::Included(start) => self.comparator.compare(&key, start).is_lt(),
                 Bound::Excluded(start) => self.comparator.compare(&key, start).is_le(),
             };
-            let met = self.front.as_ref().is_some_and(|f| f.gave && self.comparator.compare(&key, &f.last_key).is_le());
+            let met = self
+                .front
+                .as_ref()
+                .is_some_and(|f| f.gave && self.comparator.compare(&key, &f.last_key).is_le());
             if beyond || met {
                 break None;
             }

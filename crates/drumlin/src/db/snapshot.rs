@@ -16,10 +16,10 @@ use crate::error::{Error, Result};
 use crate::key::Lsn;
 use crate::sync::Mutex;
 
+use super::Db;
 use super::keyspace::Keyspace;
 use super::scan::{self, Scan};
 use super::slice::Slice;
-use super::Db;
 
 /// A registered read point; scans share it.
 pub(crate) struct Pinned {

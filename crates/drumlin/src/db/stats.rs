@@ -138,7 +138,9 @@ pub(crate) fn collect(store: &Store) -> Stats {
 impl Stats {
     /// The figures as one JSON object.
     pub fn to_json(&self) -> String {
-        let string = |text: &str| format!("\"{}\"", text.escape_default().to_string().replace("\\'", "'").replace("\\u{", "\\\\u{"));
+        let string = |text: &str| {
+            format!("\"{}\"", text.escape_default().to_string().replace("\\'", "'").replace("\\u{", "\\\\u{"))
+        };
         let keyspaces: Vec<String> = self
             .keyspaces
             .iter()
@@ -203,7 +205,11 @@ impl fmt::Display for Stats {
                 keyspace.name, keyspace.memtable_entries, keyspace.memtable_bytes, keyspace.frozen_memtables
             )?;
             for (number, level) in keyspace.levels.iter().enumerate() {
-                writeln!(f, "  level {number}: {} tables, {} bytes, {} versions", level.tables, level.bytes, level.entries)?;
+                writeln!(
+                    f,
+                    "  level {number}: {} tables, {} bytes, {} versions",
+                    level.tables, level.bytes, level.entries
+                )?;
             }
         }
         Ok(())
@@ -223,7 +229,11 @@ pub(crate) fn shape(store: &Store) -> String {
             format!("{} versions", keyspace.memtable_entries),
         ))
         .chain(keyspace.levels.iter().enumerate().map(|(number, level)| {
-            (format!("L{number}"), level.bytes, format!("{} tables, {} versions", level.tables, level.entries))
+            (
+                format!("L{number}"),
+                level.bytes,
+                format!("{} tables, {} versions", level.tables, level.entries),
+            )
         }))
         .collect();
         let most = rows.iter().map(|r| r.1).max().unwrap_or(0).max(1);

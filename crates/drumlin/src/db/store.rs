@@ -114,7 +114,11 @@ impl Store {
 
     /// Bytes at which a keyspace's memtable is turned.
     pub fn memtable_limit(&self, keyspace: &KeyspaceState) -> usize {
-        keyspace.options.memtable_bytes.unwrap_or(self.options.memory_bytes / 4).min(self.memtable_budget() / 2)
+        keyspace
+            .options
+            .memtable_bytes
+            .unwrap_or(self.options.memory_bytes / 4)
+            .min(self.memtable_budget() / 2)
     }
 
     /// Bytes in all memtables, frozen ones included.
@@ -258,7 +262,10 @@ impl Store {
         let keyspaces = self.keyspaces.lock().clone();
         let guard = crossbeam_epoch::pin();
         let segment = self.identity.segment_bytes as usize;
-        let log_over = self.log.get().is_some_and(|log| log.live_bytes() + segment as u64 > self.options.log_bytes_max as u64);
+        let log_over = self
+            .log
+            .get()
+            .is_some_and(|log| log.live_bytes() + segment as u64 > self.options.log_bytes_max as u64);
         let total = self.memtable_bytes();
         let oldest = keyspaces
             .values()
@@ -266,7 +273,8 @@ impl Store {
             .filter(|g| !g.memtable.is_empty())
             .map(|g| g.start)
             .min();
-        let largest = keyspaces.values().map(|k| k.current.load(&guard).active().memtable.bytes()).max().unwrap_or(0);
+        let largest =
+            keyspaces.values().map(|k| k.current.load(&guard).active().memtable.bytes()).max().unwrap_or(0);
         for keyspace in keyspaces.values() {
             let active = keyspace.current.load(&guard).active();
             let bytes = active.memtable.bytes();

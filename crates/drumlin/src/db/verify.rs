@@ -47,7 +47,10 @@ pub(crate) fn verify(store: &Store, on_progress: &mut dyn FnMut(&VerifyProgress)
     let keyspaces = store.keyspaces.lock().clone();
     let tables: Vec<Arc<TableHandle>> = {
         let guard = epoch::pin();
-        keyspaces.values().flat_map(|k| k.current.load(&guard).levels.tables().cloned().collect::<Vec<_>>()).collect()
+        keyspaces
+            .values()
+            .flat_map(|k| k.current.load(&guard).levels.tables().cloned().collect::<Vec<_>>())
+            .collect()
     };
     let mut report = VerifyReport::default();
     let mut progress = VerifyProgress {

@@ -32,7 +32,11 @@ mod imp {
             self.0.wait_for(guard, time).timed_out()
         }
         /// As `wait`, for a guard of `mutex`; works under the model checker too.
-        pub fn wait_on<'a, T>(&self, _mutex: &'a Mutex<T>, mut guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        pub fn wait_on<'a, T>(
+            &self,
+            _mutex: &'a Mutex<T>,
+            mut guard: MutexGuard<'a, T>,
+        ) -> MutexGuard<'a, T> {
             self.0.wait(&mut guard);
             guard
         }
