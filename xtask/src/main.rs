@@ -1,1 +1,54 @@
-fn main() {}
+//! The project's menu of commands: `cargo x COMMAND`, the same by hand and in continuous integration.
+//!
+//! Place: run from anywhere inside the repository; calls cargo; imports nothing of the engine, so that
+//! it builds in seconds and can judge a tree that does not compile.
+#![deny(unsafe_code)]
+// The menu is outside the engine: it lists files and starts processes by its nature.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
+mod ci;
+mod planted;
+mod process;
+mod soak;
+mod tidy;
+mod tree;
+
+use std::process::ExitCode;
+
+const MENU: &str = "\
+cargo x COMMAND
+
+  ci [--without STEP]...    everything a change must pass, step by step with times
+                            (steps: fmt, tidy, clippy, doc, test, loom, tour)
+  tidy                      the style that a program can check; seconds, no build
+  loom [FILTER]             the model-checked tests (default filter: loom_)
+  soak [NAME [ROUNDS]]      the heavy tests; without a name, the list of them
+  planted [NAME]...         plants one bug at a time and expects its test to fail
+           [--list] [--no-baseline]
+
+docs/HACKING.md says which command shows which promise.
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let rest = arguments.get(1..).unwrap_or_default();
+    let outcome = match arguments.first().map(String::as_str) {
+        Some("ci") => ci::run(rest),
+        Some("tidy") => tidy::run(),
+        Some("loom") => ci::loom(rest),
+        Some("soak") => soak::run(rest),
+        Some("planted") => planted::run(rest),
+        Some("help" | "--help" | "-h") | None => {
+            print!("{MENU}");
+            Ok(())
+        }
+        Some(other) => Err(format!("no such command: {other}\n\n{MENU}")),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("{why}");
+            ExitCode::FAILURE
+        }
+    }
+}

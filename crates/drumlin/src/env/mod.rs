@@ -3,7 +3,8 @@
 //!
 //! Place: the lowest layer; given to the engine as one [`Env`].
 //! Parts: `real` (the operating system), `memory` (in memory, with `crash_clone`),
-//! `faulty` (fails, shortens or corrupts the n-th call of another file system).
+//! `faulty` (fails, shortens or corrupts the n-th call of another file system), `call` (what the
+//! last two tell their hooks).
 //!
 //! The medium, as the engine may assume it:
 //! 1. Bytes appended to a file, or stored in a mapped log page, survive a crash of the *process*.
@@ -13,12 +14,14 @@
 //!    the file is a matter of its own sync.
 //! 4. A failed sync is final: retrying it may report success and still have lost the data.
 
+mod call;
 mod faulty;
 mod memory;
 mod real;
 
-pub use faulty::{Fault, FaultyFs, Operation};
-pub use memory::MemFs;
+pub use call::{Call, Operation};
+pub use faulty::{Fault, FaultyFs};
+pub use memory::{Keep, MemFs, PageAt, Unsynced};
 pub use real::RealFs;
 
 use std::ops::Range;
@@ -26,7 +29,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// Bytes of a page, the unit in which a medium keeps or loses unsynced data.
 pub const PAGE_BYTES: usize = 4096;
@@ -74,10 +77,25 @@ pub trait FileSystem: Send + Sync + 'static {
     fn create(&self, path: &Path) -> Result<Box<dyn WritableFile>>;
     /// Opens a file for positioned reads.
     fn open(&self, path: &Path, mode: ReadMode) -> Result<Arc<dyn ReadableFile>>;
-    /// Performs several reads, in parallel where the system can; one result per request.
-    /// The default does them in order.
+    /// Performs several reads, in parallel where the system can; one result per request, in
+    /// order. The default takes what is in memory, asks the system to fetch the rest side by
+    /// side, and then waits for each.
     fn read_many(&self, requests: &mut [ReadRequest<'_>]) -> Vec<Result<()>> {
-        requests.iter_mut().map(|r| r.file.read_exact_at(r.buffer, r.offset)).collect()
+        if let [only] = requests {
+            return vec![only.file.read_exact_at(only.buffer, only.offset)];
+        }
+        let mut done = Vec::with_capacity(requests.len());
+        for request in &mut *requests {
+            let cached = request.file.read_cached(request.buffer, request.offset);
+            if !cached {
+                request.file.prefetch(request.offset, request.buffer.len() as u64);
+            }
+            done.push(cached);
+        }
+        let read = |(request, done): (&mut ReadRequest<'_>, bool)| {
+            if done { Ok(()) } else { request.file.read_exact_at(request.buffer, request.offset) }
+        };
+        requests.iter_mut().zip(done).map(read).collect()
     }
     /// Renames a file over `to`. Durable after `sync_dir` of the directory.
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
@@ -92,7 +110,7 @@ pub trait FileSystem: Send + Sync + 'static {
     /// Cuts a file to `bytes`. Durable after a later sync of the file.
     fn truncate(&self, path: &Path, bytes: u64) -> Result<()>;
     /// Takes the advisory lock of a file, creating it for an exclusive lock only.
-    /// [`crate::Error::Locked`] at once if somebody holds it.
+    /// [`Error::Locked`], naming the file's directory, at once if somebody holds it.
     fn lock(&self, path: &Path, exclusive: bool) -> Result<Box<dyn FileLock>>;
     /// Bytes that can still be written under `path`, if the system tells.
     fn free_bytes(&self, path: &Path) -> Result<Option<u64>>;
@@ -115,10 +133,18 @@ pub trait WritableFile: Send {
 pub trait ReadableFile: Send + Sync {
     /// Fills `buffer` from `offset`; a file that ends first is corruption.
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> Result<()>;
-    /// The file's length in bytes.
+    /// The file's length in bytes when it was opened.
     fn bytes(&self) -> u64;
     /// The path it was opened by.
     fn path(&self) -> &Path;
+    /// Fills `buffer` if that needs no waiting for a device; false, with `buffer` in any state,
+    /// if it does or if the system cannot tell (the default).
+    fn read_cached(&self, _buffer: &mut [u8], _offset: u64) -> bool {
+        false
+    }
+    /// A hint that the range will be read soon: the system may start to fetch it. Never waits
+    /// and never fails; does nothing by default.
+    fn prefetch(&self, _offset: u64, _bytes: u64) {}
 }
 
 /// A mapped log file. Its bytes are shared by all threads; who may write which bytes is the
@@ -128,7 +154,8 @@ pub trait LogRegion: Send + Sync {
     fn base(&self) -> *mut u8;
     /// Length in bytes.
     fn bytes(&self) -> usize;
-    /// Makes the given byte range, and the file's length, durable.
+    /// Makes the given byte range (rounded out to whole pages), and the file's length, durable.
+    /// A range beyond `bytes()` is [`Error::InvalidArgument`].
     fn sync(&self, range: Range<usize>) -> Result<()>;
 }
 
@@ -202,4 +229,31 @@ impl std::fmt::Debug for Env {
 /// Joins a directory and a file name.
 pub(crate) fn join(dir: &Path, name: &str) -> PathBuf {
     dir.join(name)
+}
+
+/// The directory of a file; the empty path for a bare name.
+fn parent(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new(""))
+}
+
+/// A read that the file's end cut short.
+fn ends_early(path: &Path, offset: u64, wanted: usize, end: u64) -> Error {
+    Error::corruption(
+        path,
+        offset,
+        format!("{wanted} bytes were to be read here, but the file ends at byte {end}"),
+    )
+}
+
+/// Refuses a range that leaves its region.
+fn region_range(path: &Path, range: &Range<usize>, bytes: usize) -> Result<()> {
+    if range.start <= range.end && range.end <= bytes {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "sync of bytes {}..{} of {}, of which {bytes} are mapped",
+        range.start,
+        range.end,
+        path.display()
+    )))
 }

@@ -12,8 +12,10 @@
 //!
 //! Concurrency: a cursor belongs to one thread at a time and is `Send`.
 
+pub mod merge;
 pub mod tombstones;
 
+pub use merge::Merge;
 pub use tombstones::{RangeTombstone, Tombstones};
 
 use crate::error::Result;
@@ -46,4 +48,40 @@ pub trait Cursor: Send {
     fn kind(&self) -> Kind;
     /// The value; empty for tombstones. Panics if not valid.
     fn value(&self) -> &[u8];
+}
+
+impl<C: Cursor + ?Sized> Cursor for Box<C> {
+    fn seek_first(&mut self) -> Result<()> {
+        (**self).seek_first()
+    }
+    fn seek_last(&mut self) -> Result<()> {
+        (**self).seek_last()
+    }
+    fn seek(&mut self, key: &[u8], lsn: Lsn) -> Result<()> {
+        (**self).seek(key, lsn)
+    }
+    fn seek_back(&mut self, key: &[u8], lsn: Lsn) -> Result<()> {
+        (**self).seek_back(key, lsn)
+    }
+    fn next(&mut self) -> Result<()> {
+        (**self).next()
+    }
+    fn prev(&mut self) -> Result<()> {
+        (**self).prev()
+    }
+    fn valid(&self) -> bool {
+        (**self).valid()
+    }
+    fn key(&self) -> &[u8] {
+        (**self).key()
+    }
+    fn lsn(&self) -> Lsn {
+        (**self).lsn()
+    }
+    fn kind(&self) -> Kind {
+        (**self).kind()
+    }
+    fn value(&self) -> &[u8] {
+        (**self).value()
+    }
 }

@@ -1,1 +1,4 @@
 //! (being built)
+mod span;
+
+pub use span::{KeySpan, KeySpans};

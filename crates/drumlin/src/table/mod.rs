@@ -1,1 +1,124 @@
-//! (being built)
+//! Sorted tables: immutable files of versions in internal order, with an index, a filter, range
+//! tombstones and a checksum over every byte.
+//!
+//! Place: `compaction` writes them ([`TableWriter`]), `version` and `db` read them
+//! ([`TableHandle`], [`TableCursor`]), the manifest stores their [`TableMeta`].
+//! Uses `cache` for blocks, `filter` for the filter, `iter` for the cursor's interface.
+//!
+//! Nouns: an *entry* is one version; a *block* is the unit of reading, checking and caching; a
+//! *frame* is a block as it lies in the file (perhaps compressed, with its trailer); the *index*
+//! holds one *fence* per block; the *properties* say where everything is; the *footer* finds them.
+//!
+//! Invariants:
+//! 1. A table's bytes never change after [`TableWriter::finish`]; its [`TableMeta`] describes them.
+//! 2. Every byte of the file lies in exactly one frame or in the footer, each under a checksum
+//!    that also depends on the frame's offset and the table's seed.
+//! 3. Entries are strictly ascending in internal order (user key ascending, LSN descending).
+//! 4. Wrong bytes are found before they are used: reads return the right answer or
+//!    [`crate::Error::Corruption`] with file and offset.
+//!
+//! Byte layout: docs/formats/table.md. Tests: `table/tests/`, and beside each part.
+
+mod block;
+mod cursor;
+mod epoch_arc;
+mod fields;
+mod footer;
+mod frame;
+mod handle;
+mod index;
+mod meta;
+mod properties;
+mod resident;
+mod tombstone_block;
+mod varint;
+mod verify;
+mod walk;
+mod writer;
+
+pub use cursor::{CursorOptions, TableCursor};
+pub use handle::TableHandle;
+pub use meta::TableMeta;
+pub use writer::TableWriter;
+
+use std::fmt;
+
+use crate::key::{ComparatorRef, KeyHasher, Kind, Lsn};
+use crate::options::{Compression, KeyspaceOptions};
+
+/// Names a table within its store; never used twice.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct TableId(pub u64);
+
+impl fmt::Debug for TableId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "T{}", self.0)
+    }
+}
+
+impl fmt::Display for TableId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The file name of a finished table: its id and the first 64 bits of its content hash.
+pub fn file_name(id: TableId, content_hash: u128) -> String {
+    format!("{:08}-{:016x}.tbl", id.0, (content_hash >> 64) as u64)
+}
+
+/// The file name of a table that is being written.
+pub fn temporary_name(id: TableId) -> String {
+    format!("{:08}.tmp", id.0)
+}
+
+/// One version found for a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Version {
+    /// When it was written.
+    pub lsn: Lsn,
+    /// What it says: [`Kind::Put`] or [`Kind::Delete`].
+    pub kind: Kind,
+    /// The value; empty for a delete.
+    pub value: Vec<u8>,
+}
+
+/// How tables are written and read.
+#[derive(Clone, Debug)]
+pub struct TableOptions {
+    /// Order of user keys. Must be the one the table was written with.
+    pub comparator: ComparatorRef,
+    /// Hash of user keys for the filter.
+    pub hasher: KeyHasher,
+    /// How blocks are compressed.
+    pub compression: Compression,
+    /// Uncompressed bytes of a data block; an entry that is larger has a block of its own.
+    pub block_bytes: usize,
+    /// Entries between restart points in a block.
+    pub restart_interval: usize,
+    /// Filter bits per key; 0 for no filter.
+    pub filter_bits_per_key: f64,
+    /// Bytes after which the index is cut into a further block, which is then read on demand.
+    pub index_block_bytes: usize,
+}
+
+impl TableOptions {
+    /// Bytes of an index block, by default: one holds the fences of about 32 MiB of data.
+    pub const INDEX_BLOCK_BYTES: usize = 512 << 10;
+
+    /// The table options of a keyspace in a store whose keys are hashed by `hasher`.
+    pub fn new(options: &KeyspaceOptions, hasher: KeyHasher) -> TableOptions {
+        TableOptions {
+            comparator: options.comparator.clone(),
+            hasher,
+            compression: options.compression,
+            block_bytes: options.block_bytes,
+            restart_interval: options.restart_interval,
+            filter_bits_per_key: options.filter_bits_per_key,
+            index_block_bytes: Self::INDEX_BLOCK_BYTES,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

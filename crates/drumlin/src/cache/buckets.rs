@@ -1,0 +1,265 @@
+//! One shard of the block cache: buckets of eight entry pointers, and the CLOCK hand.
+//!
+//! Place: [`super::BlockCache`] picks the shard by hash and keeps the sum of bytes.
+//!
+//! Invariants:
+//! 1. Every entry lies in the bucket that its hash names, and at most once in a shard.
+//! 2. `State::entries` is the number of non-null slots of the current array.
+//! 3. Slots and the array change only under the shard's mutex.
+//!
+//! Concurrency: see `cache/mod.rs`. A reader may still walk an array that was replaced: its
+//! pointers lead to entries that are destroyed, at the earliest, after that reader's epoch, since
+//! an entry is retired after the array was replaced or together with its removal from the current one.
+//! Tests: `cache/tests.rs`.
+#![allow(unsafe_code)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crossbeam_epoch::{Atomic, Guard, Owned, Shared, unprotected};
+
+use crate::sync::Mutex;
+
+/// Entries in a bucket: one cache line of pointers.
+const WAYS: usize = 8;
+/// Buckets of a new shard.
+const BUCKETS_MIN: usize = 16;
+/// Bytes of evicted blocks after which a thread hands its garbage over.
+const FLUSH_BYTES: usize = 256 << 10;
+
+/// A cached block. The alignment leaves six pointer bits for a part of the hash.
+#[repr(align(64))]
+pub(super) struct Entry {
+    table: u64,
+    offset: u64,
+    pub(super) block: Arc<[u8]>,
+    referenced: AtomicBool,
+}
+
+impl Entry {
+    pub(super) fn new(table: u64, offset: u64, block: Arc<[u8]>) -> Entry {
+        Entry { table, offset, block, referenced: AtomicBool::new(false) }
+    }
+
+    /// What an entry for `block` costs: the bytes, their counts, the entry, its slot (half used at least).
+    pub(super) fn charge(block: &Arc<[u8]>) -> usize {
+        block.len() + 2 * size_of::<usize>() + size_of::<Entry>() + 4 * size_of::<usize>()
+    }
+
+    /// Marks the entry as used; writes only if it was not.
+    #[inline]
+    pub(super) fn touch(&self) {
+        if !self.referenced.load(Ordering::Relaxed) {
+            self.referenced.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+#[derive(Default)]
+#[repr(align(64))]
+struct Bucket([Atomic<Entry>; WAYS]);
+
+struct Buckets(Box<[Bucket]>);
+
+impl Buckets {
+    fn new(count: usize) -> Buckets {
+        Buckets((0..count).map(|_| Bucket::default()).collect())
+    }
+
+    #[inline]
+    fn of(&self, hash: u64) -> &Bucket {
+        &self.0[hash as usize & (self.0.len() - 1)]
+    }
+}
+
+/// What the mutex guards besides the slots.
+struct State {
+    entries: usize,
+    /// The slot the hand looks at next.
+    hand: usize,
+    /// Bytes retired since the garbage was last handed over.
+    retired: usize,
+}
+
+/// One shard.
+pub(super) struct Shard {
+    buckets: Atomic<Buckets>,
+    state: Mutex<State>,
+}
+
+#[inline]
+fn tag(hash: u64) -> usize {
+    (hash >> 50) as usize & 63
+}
+
+impl Shard {
+    pub(super) fn new() -> Shard {
+        Shard {
+            buckets: Atomic::new(Buckets::new(BUCKETS_MIN)),
+            state: Mutex::new(State { entries: 0, hand: 0, retired: 0 }),
+        }
+    }
+
+    #[inline]
+    fn buckets<'g>(&self, guard: &'g Guard) -> &'g Buckets {
+        // SAFETY: the pointer is never null, and the array it names is retired through the epoch
+        // only after being replaced. Test: readers_race_writers_and_see_only_their_own_blocks.
+        unsafe { self.buckets.load(Ordering::Acquire, guard).deref() }
+    }
+
+    /// The entry of (table, offset).
+    #[inline]
+    pub(super) fn find<'g>(&self, hash: u64, table: u64, offset: u64, guard: &'g Guard) -> Option<&'g Entry> {
+        for slot in &self.buckets(guard).of(hash).0 {
+            let shared = slot.load(Ordering::Acquire, guard);
+            if shared.tag() != tag(hash) {
+                continue;
+            }
+            // SAFETY: what a slot holds is null or an entry retired through the epoch.
+            // Test: readers_race_writers_and_see_only_their_own_blocks.
+            if let Some(entry) = unsafe { shared.as_ref() }
+                && entry.offset == offset
+                && entry.table == table
+            {
+                return Some(entry);
+            }
+        }
+        None
+    }
+
+    /// Links an entry, unless its key is there already. Returns the bytes that are not in the
+    /// shard (any more): those of an entry that had to go, or of the new one if it was not linked.
+    pub(super) fn insert(&self, hash: u64, entry: Owned<Entry>, guard: &Guard) -> usize {
+        let mut state = self.state.lock();
+        if self.find(hash, entry.table, entry.offset, guard).is_some() {
+            return Entry::charge(&entry.block);
+        }
+        let mut buckets = self.buckets(guard);
+        if state.entries >= buckets.0.len() * WAYS / 2 {
+            buckets = self.grow_locked(buckets, guard);
+        }
+        let mut removed = 0;
+        let bucket = &buckets.of(hash).0;
+        let slot = match bucket.iter().position(|slot| slot.load(Ordering::Relaxed, guard).is_null()) {
+            Some(free) => free,
+            None => {
+                let victim = second_chance(bucket, state.hand, guard);
+                removed = retire(&bucket[victim], &mut state, guard);
+                victim
+            }
+        };
+        bucket[slot].store(entry.with_tag(tag(hash)), Ordering::Release);
+        state.entries += 1;
+        removed
+    }
+
+    /// Replaces the array by one of twice the size.
+    fn grow_locked<'g>(&self, old: &Buckets, guard: &'g Guard) -> &'g Buckets {
+        let new = Buckets::new(old.0.len() * 2);
+        for bucket in &old.0 {
+            for slot in &bucket.0 {
+                let shared = slot.load(Ordering::Relaxed, guard);
+                // SAFETY: slots change only under the mutex, which is held.
+                // Test: a_growing_cache_keeps_every_entry.
+                let Some(entry) = (unsafe { shared.as_ref() }) else { continue };
+                let hash = super::hash(entry.table, entry.offset);
+                let free = new.of(hash).0.iter().find(|slot| slot.load(Ordering::Relaxed, guard).is_null());
+                // A bucket splits in two, so its entries always fit.
+                if let Some(free) = free {
+                    free.store(shared, Ordering::Relaxed);
+                }
+            }
+        }
+        let old = self.buckets.swap(Owned::new(new), Ordering::AcqRel, guard);
+        // SAFETY: the array is no longer reachable for readers that pin from now on; dropping it
+        // does not drop entries. Test: a_growing_cache_keeps_every_entry.
+        unsafe { guard.defer_destroy(old) };
+        self.buckets(guard)
+    }
+
+    /// Turns the hand until `bytes` were freed or the shard is empty; the bytes freed.
+    pub(super) fn evict(&self, bytes: usize, guard: &Guard) -> usize {
+        let mut state = self.state.lock();
+        let buckets = self.buckets(guard);
+        let slots = buckets.0.len() * WAYS;
+        let mut freed = 0;
+        // Two rounds clear and take everything that nobody touches meanwhile; a third takes the rest.
+        for step in 0..3 * slots {
+            if freed >= bytes || state.entries == 0 {
+                break;
+            }
+            let at = state.hand & (slots - 1);
+            state.hand = at + 1;
+            let slot = &buckets.0[at / WAYS].0[at % WAYS];
+            // SAFETY: slots change only under the mutex, which is held.
+            // Test: bytes_stay_within_capacity.
+            let Some(entry) = (unsafe { slot.load(Ordering::Relaxed, guard).as_ref() }) else { continue };
+            if step < 2 * slots && entry.referenced.swap(false, Ordering::Relaxed) {
+                continue;
+            }
+            freed += retire(slot, &mut state, guard);
+        }
+        freed
+    }
+
+    /// Unlinks every entry of `table`; the bytes freed.
+    pub(super) fn evict_table(&self, table: u64, guard: &Guard) -> usize {
+        let mut state = self.state.lock();
+        let mut freed = 0;
+        for slot in self.buckets(guard).0.iter().flat_map(|bucket| &bucket.0) {
+            // SAFETY: slots change only under the mutex, which is held.
+            // Test: evicting_a_table_leaves_the_others.
+            if unsafe { slot.load(Ordering::Relaxed, guard).as_ref() }.is_some_and(|e| e.table == table) {
+                freed += retire(slot, &mut state, guard);
+            }
+        }
+        freed
+    }
+}
+
+/// The way to reuse in a full bucket: the first unreferenced from the hand on, clearing what it passes.
+fn second_chance(bucket: &[Atomic<Entry>; WAYS], hand: usize, guard: &Guard) -> usize {
+    for step in 0..WAYS {
+        let way = (hand + step) % WAYS;
+        // SAFETY: slots change only under the mutex, which the caller holds.
+        // Test: bytes_stay_within_capacity.
+        if !unsafe { bucket[way].load(Ordering::Relaxed, guard).as_ref() }
+            .is_some_and(|entry| entry.referenced.swap(false, Ordering::Relaxed))
+        {
+            return way;
+        }
+    }
+    hand % WAYS
+}
+
+/// Empties a slot (the caller holds the mutex) and leaves its entry to the epoch; the bytes freed.
+fn retire(slot: &Atomic<Entry>, state: &mut State, guard: &Guard) -> usize {
+    let entry = slot.swap(Shared::null(), Ordering::AcqRel, guard);
+    // SAFETY: the entry was in the slot, and only the holder of the mutex removes entries.
+    // Test: readers_race_writers_and_see_only_their_own_blocks.
+    let Some(charge) = (unsafe { entry.as_ref() }).map(|entry| Entry::charge(&entry.block)) else { return 0 };
+    // SAFETY: as above; no reader that pins from now on reaches it, since it was in one slot of the
+    // current array, and earlier arrays are out of reach. Test: as above.
+    unsafe { guard.defer_destroy(entry) };
+    state.entries -= 1;
+    state.retired += charge;
+    if state.retired >= FLUSH_BYTES {
+        state.retired = 0;
+        guard.flush();
+    }
+    charge
+}
+
+impl Drop for Shard {
+    fn drop(&mut self) {
+        // SAFETY: `&mut self`: no reader and no writer is left; every entry is in exactly one slot of
+        // the current array. Test: dropping_the_cache_drops_the_blocks.
+        unsafe {
+            let guard = unprotected();
+            let buckets = self.buckets.swap(Shared::null(), Ordering::Relaxed, guard).into_owned();
+            for slot in buckets.0.iter().flat_map(|bucket| &bucket.0) {
+                drop(slot.swap(Shared::null(), Ordering::Relaxed, guard).try_into_owned());
+            }
+        }
+    }
+}

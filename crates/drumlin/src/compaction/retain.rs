@@ -1,0 +1,252 @@
+//! What of the inputs of a flush or compaction must be kept, version by version.
+//!
+//! Place: `job` and `flush` ask a [`Retention`]'s [`Walk`] for each version of the merged inputs, and the
+//! [`Retention`] itself for the range tombstones of each output. Pure: no file, no clock, no lock.
+//!
+//! A read at S sees of a key the newest version v with LSN < S, unless a range tombstone T that covers the
+//! key has v < T < S. The *stripe* of an LSN is the smallest S of snapshots ∪ {MAX} above it: the
+//! earliest read that can tell the LSN is there. Reads happen at those S only, since whoever reads
+//! at another bound holds the tables it started with, or reads above every LSN in them.
+//!
+//! Invariants:
+//! 1. A version is kept iff it is the newest of its key in its stripe, and no tombstone of the same stripe
+//!    that covers the key is newer. (The newest version below a later S is in a later stripe or is this
+//!    one; and what hides it at its own S hides it at every later S.)
+//! 2. Of the tombstones that cover a key the newest of each stripe is kept.
+//! 3. A delete, or a range tombstone, is dropped beyond that only if it is in the lowest stripe (all that it hides
+//!    among the inputs is dropped with it) and no deeper level may hold its key, or any key of its fragment.
+//! 4. Hence at every S of snapshots ∪ {MAX}, every key reads as before, whatever lies above or below, given that
+//!    whatever lies below is older and within `deeper`.
+//!
+//! The caller promises: the walk visits versions in internal order, each once; whatever may hold an older version
+//! of a key of the inputs is either an input or within `deeper`; every snapshot that is registered later
+//! reads above all LSNs of the inputs.
+//!
+//! Complexity: a version costs one key comparison, and O(log snapshots) if there are any; fragments and
+//! deeper spans are passed once. No allocation per version.
+//! Concurrency: a `Retention` is shared by the threads of a job; a `Walk` belongs to one.
+//! Origin: cLSM §3.2.1 (keep what some active snapshot reads); range tombstones and the rule for deletes are ours:
+//! CooLSM's wording of the rule is inverted, sLSM has no snapshots.
+//! Tests: `retain_tests.rs` (every small history, and random ones over several levels).
+
+use std::cmp::Ordering;
+
+use crate::iter::{RangeTombstone, Tombstones};
+use crate::key::{ComparatorRef, Kind, Lsn};
+use crate::layout::KeySpans;
+
+/// What becomes of a version.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// Some read needs it.
+    Keep,
+    /// A newer version of its key serves every read that could see it.
+    Shadowed,
+    /// A range tombstone hides it from every read.
+    Covered,
+    /// A delete with nothing left to hide.
+    Spent,
+}
+
+/// Tombstones over one piece of the key space, newest first.
+struct Fragment {
+    start: Vec<u8>,
+    end: Vec<u8>,
+    lsns: Vec<Lsn>,
+}
+
+/// The rules of one job: its snapshots, its tombstones, and what lies below it.
+pub struct Retention {
+    comparator: ComparatorRef,
+    snapshots: Vec<Lsn>,
+    fragments: Vec<Fragment>,
+    deeper: KeySpans,
+}
+
+impl Retention {
+    /// `snapshots`: the bounds of all live snapshots, in any order. `tombstones`: of all inputs together.
+    /// `deeper`: where data that is older than the inputs, and no input, may lie.
+    pub fn new(
+        comparator: ComparatorRef,
+        mut snapshots: Vec<Lsn>,
+        tombstones: &Tombstones,
+        deeper: KeySpans,
+    ) -> Retention {
+        snapshots.sort_unstable();
+        snapshots.dedup();
+        let mut fragments: Vec<Fragment> = Vec::new();
+        for RangeTombstone { start, end, lsn } in tombstones.iter() {
+            match fragments.last_mut() {
+                Some(last) if last.start == start => last.lsns.push(lsn),
+                _ => fragments.push(Fragment { start, end, lsns: vec![lsn] }),
+            }
+        }
+        Retention { comparator, snapshots, fragments, deeper }
+    }
+
+    /// The smallest S of snapshots ∪ {MAX} above `lsn`, by number; 0 is the lowest stripe.
+    #[inline]
+    fn stripe(&self, lsn: Lsn) -> usize {
+        if self.snapshots.is_empty() { 0 } else { self.snapshots.partition_point(|&s| s <= lsn) }
+    }
+
+    /// Starts at the first key not before `start`.
+    pub fn walk(&self, start: Option<&[u8]>) -> Walk<'_> {
+        let comparator = &*self.comparator;
+        let passed = |end_before: &dyn Fn(&[u8]) -> usize| start.map_or(0, end_before);
+        Walk {
+            rules: self,
+            started: false,
+            key: Vec::new(),
+            stripe: 0,
+            fragment: passed(&|s| {
+                self.fragments.partition_point(|f| comparator.compare(&f.end, s) != Ordering::Greater)
+            }),
+            covered: false,
+            deeper: passed(&|s| self.deeper.as_slice().partition_point(|d| d.is_before(comparator, s))),
+        }
+    }
+
+    /// The tombstones to be kept, within [start, end); `None` is unbounded.
+    pub fn tombstones(&self, start: Option<&[u8]>, end: Option<&[u8]>) -> Tombstones {
+        let comparator = &*self.comparator;
+        let first = start.map_or(0, |s| {
+            self.fragments.partition_point(|f| comparator.compare(&f.end, s) != Ordering::Greater)
+        });
+        let mut kept = Vec::new();
+        for fragment in &self.fragments[first..] {
+            if end.is_some_and(|e| comparator.compare(&fragment.start, e) != Ordering::Less) {
+                break;
+            }
+            let first = start.filter(|s| comparator.compare(&fragment.start, s) == Ordering::Less);
+            let last = end.filter(|e| comparator.compare(&fragment.end, e) == Ordering::Greater);
+            self.keep_of_fragment(
+                &fragment.lsns,
+                first.unwrap_or(&fragment.start),
+                last.unwrap_or(&fragment.end),
+                &mut kept,
+            );
+        }
+        Tombstones::build(comparator, kept)
+    }
+
+    fn keep_of_fragment(&self, lsns: &[Lsn], start: &[u8], end: &[u8], kept: &mut Vec<RangeTombstone>) {
+        let mut previous = None;
+        for &lsn in lsns {
+            let stripe = self.stripe(lsn);
+            if previous == Some(stripe) {
+                continue;
+            }
+            previous = Some(stripe);
+            if stripe > 0 || self.deeper.overlaps_range(&*self.comparator, start, end) {
+                kept.push(RangeTombstone { start: start.to_vec(), end: end.to_vec(), lsn });
+            }
+        }
+    }
+
+    /// True if no read can see any version within [start, end] with LSN in [min_lsn, max_lsn], because
+    /// tombstones of the inputs hide them all. Then a table of that span need not be read.
+    pub fn hides(&self, start: &[u8], end: &[u8], min_lsn: Lsn, max_lsn: Lsn) -> bool {
+        let comparator = &*self.comparator;
+        let stripe = self.stripe(min_lsn);
+        let first =
+            self.fragments.partition_point(|f| comparator.compare(&f.end, start) != Ordering::Greater);
+        let mut reached = start;
+        for fragment in &self.fragments[first..] {
+            if comparator.compare(&fragment.start, reached) == Ordering::Greater
+                || !fragment.lsns.iter().any(|&lsn| lsn > max_lsn && self.stripe(lsn) == stripe)
+            {
+                return false;
+            }
+            if comparator.compare(end, &fragment.end) == Ordering::Less {
+                return true;
+            }
+            reached = &fragment.end;
+        }
+        false
+    }
+}
+
+/// One pass over versions in internal order.
+pub struct Walk<'a> {
+    rules: &'a Retention,
+    /// True once a version was seen; `key` and `stripe` are the last one's.
+    started: bool,
+    key: Vec<u8>,
+    stripe: usize,
+    /// The first fragment that does not end before `key`, and whether it covers `key`.
+    fragment: usize,
+    covered: bool,
+    /// The first deeper span that does not end before the last delete's key.
+    deeper: usize,
+}
+
+impl Walk<'_> {
+    /// Decides on the next version.
+    #[inline]
+    pub fn judge(&mut self, key: &[u8], lsn: Lsn, kind: Kind) -> Verdict {
+        let stripe = self.rules.stripe(lsn);
+        if self.started && self.is_current(key) {
+            if stripe == self.stripe {
+                return Verdict::Shadowed;
+            }
+        } else {
+            self.enter(key);
+        }
+        self.stripe = stripe;
+        if self.covered && self.is_hidden(lsn) {
+            return Verdict::Covered;
+        }
+        if kind == Kind::Delete && stripe == 0 && !self.lies_deeper() {
+            return Verdict::Spent;
+        }
+        Verdict::Keep
+    }
+
+    /// True if `key` is the key of the last version judged.
+    #[inline]
+    pub fn is_current(&self, key: &[u8]) -> bool {
+        self.started && self.key == key
+    }
+
+    fn enter(&mut self, key: &[u8]) {
+        let comparator = &*self.rules.comparator;
+        debug_assert!(!self.started || comparator.compare(&self.key, key) == Ordering::Less, "keys ascend");
+        self.started = true;
+        self.key.clear();
+        self.key.extend_from_slice(key);
+        let fragments = &self.rules.fragments;
+        while let Some(fragment) = fragments.get(self.fragment) {
+            if comparator.compare(&fragment.end, key) == Ordering::Greater {
+                break;
+            }
+            self.fragment += 1;
+        }
+        self.covered = fragments
+            .get(self.fragment)
+            .is_some_and(|f| comparator.compare(&f.start, key) != Ordering::Greater);
+    }
+
+    /// True if a tombstone over the current key is newer than `lsn` and of its stripe.
+    #[cold]
+    fn is_hidden(&self, lsn: Lsn) -> bool {
+        let lsns = &self.rules.fragments[self.fragment].lsns;
+        // The oldest one that is newer than `lsn`: if any is in the stripe, this one is.
+        let newer = lsns.partition_point(|&t| t > lsn);
+        newer > 0 && self.rules.stripe(lsns[newer - 1]) == self.stripe
+    }
+
+    /// True if a deeper level may hold the current key.
+    fn lies_deeper(&mut self) -> bool {
+        let comparator = &*self.rules.comparator;
+        let spans = self.rules.deeper.as_slice();
+        while spans.get(self.deeper).is_some_and(|s| s.is_before(comparator, &self.key)) {
+            self.deeper += 1;
+        }
+        spans.get(self.deeper).is_some_and(|s| s.contains(comparator, &self.key))
+    }
+}
+
+#[cfg(test)]
+#[path = "retain_tests.rs"]
+mod tests;

@@ -1,0 +1,71 @@
+//! Hooks of the in-memory file system: run before every call, to look on or to fail it.
+//!
+//! Place: asked by `Shared::enter`; installed by tests through `MemFs`.
+//!
+//! Invariants:
+//! 1. A hook runs on the calling thread with no lock of the file system held, so it may clone it
+//!    or call it. The calls a hook makes of its own file system are neither counted nor told.
+//! 2. Calls of several threads run one hook one after the other.
+
+use std::cell::RefCell;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::super::Call;
+use crate::sync::Mutex;
+
+/// Looks at a call; `Some` fails it.
+pub(super) type Hook = Box<dyn FnMut(&Call<'_>) -> Option<io::ErrorKind> + Send>;
+
+thread_local! {
+    /// The file systems in whose hooks this thread is, by address.
+    static INSIDE: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A place for one hook.
+#[derive(Default)]
+pub(super) struct HookSlot {
+    hook: Mutex<Option<Arc<Mutex<Hook>>>>,
+    /// Spares callers the lock. Release when set, Acquire when read.
+    is_set: AtomicBool,
+}
+
+impl HookSlot {
+    pub(super) fn set(&self, hook: Option<Hook>) {
+        let mut slot = self.hook.lock();
+        self.is_set.store(hook.is_some(), Ordering::Release);
+        *slot = hook.map(|hook| Arc::new(Mutex::new(hook)));
+    }
+
+    /// Runs the hook, if there is one.
+    pub(super) fn run(&self, call: &Call<'_>) -> Option<io::ErrorKind> {
+        if !self.is_set.load(Ordering::Acquire) {
+            return None;
+        }
+        let hook = self.hook.lock().clone()?;
+        let mut hook = hook.lock();
+        (*hook)(call)
+    }
+}
+
+/// True if this thread runs a hook of the file system at `address`.
+pub(super) fn is_inside(address: usize) -> bool {
+    INSIDE.with_borrow(|inside| inside.contains(&address))
+}
+
+/// Marks this thread as running a hook, until dropped.
+pub(super) struct Inside;
+
+impl Inside {
+    pub(super) fn enter(address: usize) -> Inside {
+        INSIDE.with_borrow_mut(|inside| inside.push(address));
+        Inside
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        INSIDE.with_borrow_mut(|inside| inside.pop());
+    }
+}

@@ -1,0 +1,238 @@
+//! Files of the operating system: appending, and positioned reads with or without the page cache.
+//!
+//! Place: made by `RealFs::create` and `RealFs::open`.
+//!
+//! Invariants:
+//! 1. `bytes()` of a file being appended counts what the system accepted, also after an error.
+//! 2. A direct read touches the device in whole, aligned [`ALIGNMENT`] units through a scratch
+//!    buffer of the thread; the caller's offset and buffer need no alignment.
+//! 3. A file system that refuses direct reads gets buffered ones, from then on for that file.
+
+use std::cell::RefCell;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::super::{ReadMode, ReadableFile, WritableFile, ends_early};
+use crate::error::{Error, Result};
+
+/// Unit of direct reads in bytes: no device asks for more.
+pub(super) const ALIGNMENT: u64 = 4096;
+
+/// Scratch buffers larger than this are not kept between reads.
+const SCRATCH_BYTES_KEPT: usize = 1 << 20;
+
+/// A file being appended to.
+pub(super) struct RealWritable {
+    file: File,
+    path: PathBuf,
+    bytes: u64,
+    /// The first failed sync; every later one repeats it.
+    failed: Option<Error>,
+}
+
+impl RealWritable {
+    pub(super) fn create(path: &Path) -> Result<RealWritable> {
+        let file = File::create(path).map_err(|e| Error::io("create", path, e))?;
+        Ok(RealWritable { file, path: path.to_path_buf(), bytes: 0, failed: None })
+    }
+}
+
+impl WritableFile for RealWritable {
+    fn append(&mut self, mut bytes: &[u8]) -> Result<()> {
+        while !bytes.is_empty() {
+            match self.file.write(bytes) {
+                Ok(0) => return Err(Error::io("append to", &self.path, io::ErrorKind::WriteZero.into())),
+                Ok(n) => {
+                    self.bytes += n as u64;
+                    bytes = &bytes[n..];
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(Error::io("append to", &self.path, e)),
+            }
+        }
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        self.file.sync_data().map_err(|e| {
+            let error = Error::io("sync", &self.path, e);
+            self.failed = Some(error.clone());
+            error
+        })
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+/// A file open for positioned reads.
+pub(super) struct RealReadable {
+    file: File,
+    path: PathBuf,
+    bytes: u64,
+    /// Cleared (Relaxed: only a choice of the way, both give the same bytes) when the system
+    /// refuses a direct read.
+    direct: AtomicBool,
+}
+
+impl RealReadable {
+    pub(super) fn open(path: &Path, mode: ReadMode) -> Result<RealReadable> {
+        let fail = |e| Error::io("open", path, e);
+        let (file, direct) = match mode {
+            ReadMode::Buffered => (File::open(path).map_err(fail)?, false),
+            ReadMode::Direct => open_direct(path).map_err(fail)?,
+        };
+        let bytes = file.metadata().map_err(fail)?.len();
+        Ok(RealReadable { file, path: path.to_path_buf(), bytes, direct: AtomicBool::new(direct) })
+    }
+
+    /// True while reads go past the page cache.
+    #[cfg(test)]
+    pub(super) fn is_direct(&self) -> bool {
+        self.direct.load(Ordering::Relaxed)
+    }
+
+    /// Reads until `buffer` is full or the file ends; the bytes read.
+    fn read_up_to(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut done = 0;
+        while done < buffer.len() {
+            match self.file.read_at(&mut buffer[done..], offset + done as u64) {
+                Ok(0) => break,
+                Ok(n) => done += n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(done)
+    }
+
+    /// As `read_up_to`, through the thread's aligned scratch buffer.
+    fn read_direct(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let start = offset - offset % ALIGNMENT;
+        let skip = (offset - start) as usize;
+        let span = (skip + buffer.len()).next_multiple_of(ALIGNMENT as usize);
+        SCRATCH.with_borrow_mut(|scratch| {
+            let aligned = aligned_part(scratch, span);
+            // A short read that is no multiple of the unit is the file's end; asking on from
+            // there would be unaligned, and is not needed.
+            let mut done = 0;
+            while done < span && done % ALIGNMENT as usize == 0 {
+                match self.file.read_at(&mut aligned[done..], start + done as u64) {
+                    Ok(0) => break,
+                    Ok(n) => done += n,
+                    Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                    Err(e) => return Err(e),
+                }
+            }
+            let found = done.saturating_sub(skip).min(buffer.len());
+            buffer[..found].copy_from_slice(&aligned[skip..skip + found]);
+            if scratch.len() > SCRATCH_BYTES_KEPT {
+                *scratch = Vec::new();
+            }
+            Ok(found)
+        })
+    }
+
+    fn read(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        if self.direct.load(Ordering::Relaxed) {
+            match self.read_direct(buffer, offset) {
+                Err(e) if e.kind() == io::ErrorKind::InvalidInput => {
+                    self.direct.store(false, Ordering::Relaxed);
+                    clear_direct(&self.file)?;
+                }
+                done => return done,
+            }
+        }
+        self.read_up_to(buffer, offset)
+    }
+}
+
+impl ReadableFile for RealReadable {
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
+        let done = self.read(buffer, offset).map_err(|e| Error::io("read", &self.path, e))?;
+        if done < buffer.len() {
+            return Err(ends_early(&self.path, offset, buffer.len(), offset + done as u64));
+        }
+        Ok(())
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    #[cfg(target_os = "linux")]
+    fn read_cached(&self, buffer: &mut [u8], offset: u64) -> bool {
+        if self.direct.load(Ordering::Relaxed) {
+            return false;
+        }
+        let wanted = buffer.len();
+        let mut buffers = [io::IoSliceMut::new(buffer)];
+        let read = rustix::io::preadv2(&self.file, &mut buffers, offset, rustix::io::ReadWriteFlags::NOWAIT);
+        read == Ok(wanted)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn prefetch(&self, offset: u64, bytes: u64) {
+        if let Some(bytes) = std::num::NonZeroU64::new(bytes)
+            && !self.direct.load(Ordering::Relaxed)
+        {
+            // A hint: a system that does not take it loses nothing but time.
+            let _ = rustix::fs::fadvise(&self.file, offset, Some(bytes), rustix::fs::Advice::WillNeed);
+        }
+    }
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// `span` bytes of `scratch` that start at a multiple of [`ALIGNMENT`].
+fn aligned_part(scratch: &mut Vec<u8>, span: usize) -> &mut [u8] {
+    let unit = ALIGNMENT as usize;
+    if scratch.len() < span + unit {
+        *scratch = vec![0; span + unit];
+    }
+    let skip = scratch.as_ptr() as usize % unit;
+    let start = if skip == 0 { 0 } else { unit - skip };
+    &mut scratch[start..start + span]
+}
+
+/// Opens for direct reads; buffered where the file system has none. The flag says which.
+#[cfg(target_os = "linux")]
+fn open_direct(path: &Path) -> io::Result<(File, bool)> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let flags = rustix::fs::OFlags::DIRECT.bits() as i32;
+    match OpenOptions::new().read(true).custom_flags(flags).open(path) {
+        Ok(file) => Ok((file, true)),
+        Err(e) if e.kind() == io::ErrorKind::InvalidInput => Ok((File::open(path)?, false)),
+        Err(e) => Err(e),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn open_direct(path: &Path) -> io::Result<(File, bool)> {
+    Ok((OpenOptions::new().read(true).open(path)?, false))
+}
+
+/// Turns direct reads off for an open file.
+#[cfg(target_os = "linux")]
+fn clear_direct(file: &File) -> io::Result<()> {
+    let flags = rustix::fs::fcntl_getfl(file)?;
+    Ok(rustix::fs::fcntl_setfl(file, flags - rustix::fs::OFlags::DIRECT)?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn clear_direct(_file: &File) -> io::Result<()> {
+    Ok(())
+}

@@ -1,0 +1,427 @@
+//! Walking a table, both ways.
+//!
+//! Place: `version` concatenates or merges these; `compaction` reads its inputs with them.
+//!
+//! Invariants:
+//! 1. A cursor is on an entry, or off; after an error it is off, and may seek again.
+//! 2. It holds what it stands on: neither eviction from the cache nor the removal of the table
+//!    from its level takes bytes away from under it.
+//! 3. Within a block a step calls nothing through a pointer and allocates nothing.
+//!
+//! Blocks lie one behind the other, so reading ahead is one larger read: after two blocks in a row
+//! were read from the file, the next read takes four times as much as the last, up to
+//! `readahead_bytes`; a seek elsewhere starts small again.
+//!
+//! Concurrency: one thread at a time; `Send`. Tests: `table/tests/`.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use crate::error::Result;
+use crate::iter::Cursor;
+use crate::key::{Bytewise, Kind, Lsn};
+use crate::table::TableHandle;
+use crate::table::block::{Block, Malformed, Order};
+use crate::table::frame;
+use crate::table::handle::known_kind;
+use crate::table::index::{Index, Place};
+use crate::table::resident::Resident;
+use crate::table::walk::Walk;
+
+/// How a cursor reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CursorOptions {
+    /// Keep the blocks read in the cache. Off for compactions.
+    pub fill_cache: bool,
+    /// Most bytes read from the file at once when walking; 0 for one block at a time.
+    pub readahead_bytes: usize,
+}
+
+impl Default for CursorOptions {
+    fn default() -> Self {
+        CursorOptions { fill_cache: true, readahead_bytes: 256 << 10 }
+    }
+}
+
+/// Frames from here on are read apart, not through the window.
+const WINDOW_FRAME_BYTES: u64 = 1 << 20;
+
+/// The current block: shared with the cache, or the cursor's own.
+#[derive(Default)]
+struct Buffer {
+    shared: Option<Arc<[u8]>>,
+    own: Vec<u8>,
+}
+
+impl Buffer {
+    #[inline(always)]
+    fn bytes(&self) -> &[u8] {
+        match &self.shared {
+            Some(shared) => shared,
+            None => &self.own,
+        }
+    }
+}
+
+/// A part of the file read ahead.
+#[derive(Default)]
+struct Window {
+    bytes: Vec<u8>,
+    offset: u64,
+    /// Size of the next read, grown while reads are in a row.
+    ahead: u64,
+    /// The block asked for last.
+    last: Place,
+}
+
+impl Window {
+    /// The frame at `place`, if it was read.
+    fn frame(&self, place: Place) -> Option<&[u8]> {
+        let start = usize::try_from(place.offset.checked_sub(self.offset)?).ok()?;
+        self.bytes.get(start..start.checked_add(usize::try_from(place.bytes).ok()?)?)
+    }
+
+    /// Reads the frame at `place` and what seems to be wanted next.
+    fn fill(&mut self, resident: &Resident, place: Place, most: usize) -> Result<()> {
+        let forward = place.offset == self.last.end();
+        let backward = place.end() == self.last.offset;
+        self.ahead =
+            if forward || backward { (self.ahead * 4).max(4 * place.bytes).min(most as u64) } else { 0 };
+        let bytes = self.ahead.max(place.bytes);
+        let data_end = resident.data_end().max(place.end());
+        let (from, to) = if backward && !forward {
+            (place.end().saturating_sub(bytes), place.end())
+        } else {
+            (place.offset, place.offset.saturating_add(bytes).min(data_end))
+        };
+        self.bytes.resize((to - from) as usize, 0);
+        self.offset = from;
+        // A failed read leaves nothing that could be taken for the file.
+        let read = resident.file().read_exact_at(&mut self.bytes, from);
+        if read.is_err() {
+            self.bytes.clear();
+        }
+        read
+    }
+}
+
+/// A cursor over one table's entries.
+pub struct TableCursor<H: Deref<Target = TableHandle> + Send = Arc<TableHandle>> {
+    table: H,
+    options: CursorOptions,
+    resident: Option<Arc<Resident>>,
+    /// Child of the root the cursor is in, and its block if it is an index block.
+    leaf_at: usize,
+    leaf: Option<Arc<[u8]>>,
+    /// Child of the leaf (or of the root, without leaves) that is the current block.
+    child: usize,
+    place: Place,
+    buffer: Buffer,
+    window: Window,
+    walk: Walk,
+}
+
+impl<H: Deref<Target = TableHandle> + Send> TableCursor<H> {
+    pub(super) fn new(table: H, options: CursorOptions) -> Self {
+        TableCursor {
+            table,
+            options,
+            resident: None,
+            leaf_at: 0,
+            leaf: None,
+            child: 0,
+            place: Place::default(),
+            buffer: Buffer::default(),
+            window: Window::default(),
+            walk: Walk::default(),
+        }
+    }
+
+    pub(super) fn on_resident(table: H, resident: Arc<Resident>, options: CursorOptions) -> Self {
+        TableCursor { resident: Some(resident), ..Self::new(table, options) }
+    }
+
+    fn open(&mut self) -> Result<Arc<Resident>> {
+        match &self.resident {
+            Some(resident) => Ok(resident.clone()),
+            None => Ok(self.resident.insert(self.table.resident()?).clone()),
+        }
+    }
+
+    /// Makes the `n`-th index block current; without leaves the root is.
+    fn enter_leaf(&mut self, resident: &Resident, root: &Index<'_>, n: usize) -> Result<()> {
+        if !resident.has_leaves() || (self.leaf.is_some() && self.leaf_at == n) {
+            return Ok(());
+        }
+        self.leaf = None;
+        let place = root.place(n).map_err(resident.malformed(root_place(resident)))?;
+        // The look is counted like that for a data block.
+        let cached = self.table.cached(place);
+        self.leaf = Some(match cached {
+            Some(leaf) => leaf,
+            None => self.table.leaf(resident, place)?,
+        });
+        self.leaf_at = n;
+        Ok(())
+    }
+
+    /// Runs `body` on the current index.
+    fn with_index<R>(
+        &self,
+        resident: &Resident,
+        body: impl FnOnce(Index<'_>) -> Result<R, Malformed>,
+    ) -> Result<R> {
+        let index = match &self.leaf {
+            Some(leaf) => Index::parse(leaf),
+            None => resident.root().ok_or(Malformed),
+        };
+        index.and_then(body).map_err(resident.malformed(root_place(resident)))
+    }
+
+    /// Makes the block of the current index's `child` current, the walk being off.
+    fn enter_block(&mut self, resident: &Resident, child: usize) -> Result<()> {
+        self.walk.reset();
+        let place = self.with_index(resident, |index| index.place(child))?;
+        self.child = child;
+        if place == self.place {
+            return Ok(());
+        }
+        // Should loading fail, no block is current.
+        self.place = Place::default();
+        self.load(resident, place)?;
+        self.window.last = place;
+        self.place = place;
+        Ok(())
+    }
+
+    fn load(&mut self, resident: &Resident, place: Place) -> Result<()> {
+        if self.window.frame(place).is_none() {
+            if let Some(block) = self.table.cached(place) {
+                self.buffer.shared = Some(block);
+                return Ok(());
+            }
+            if place.bytes >= WINDOW_FRAME_BYTES {
+                let block = resident.read(place)?;
+                if self.options.fill_cache {
+                    self.table.keep(place, &block);
+                }
+                self.buffer.shared = Some(block);
+                return Ok(());
+            }
+            self.window.fill(resident, place, self.options.readahead_bytes)?;
+        }
+        let origin = resident.origin(place);
+        let stored =
+            self.window.frame(place).ok_or_else(|| origin.corruption("a block would end behind the file"))?;
+        let checked = frame::check(stored, origin)?;
+        if self.options.fill_cache {
+            let block = checked.to_shared()?;
+            self.table.keep(place, &block);
+            self.buffer.shared = Some(block);
+        } else {
+            self.buffer.shared = None;
+            checked.to_vec(&mut self.buffer.own)?;
+        }
+        Ok(())
+    }
+
+    /// Runs a step of the walk on the current block.
+    #[inline(always)]
+    fn step<R>(&mut self, body: impl FnOnce(&mut Walk, Block<'_>) -> Result<R, Malformed>) -> Result<R> {
+        match Block::parse(self.buffer.bytes()).and_then(|block| body(&mut self.walk, block)) {
+            Ok(result) => Ok(result),
+            Err(Malformed) => Err(self.fail()),
+        }
+    }
+
+    #[cold]
+    fn fail(&mut self) -> crate::error::Error {
+        self.walk.reset();
+        let place = std::mem::take(&mut self.place);
+        match &self.resident {
+            Some(resident) => resident.malformed(place)(Malformed),
+            None => crate::error::Error::corruption(self.table.path(), place.offset, "a block is malformed"),
+        }
+    }
+
+    /// Moves to the first entry of the next block, or off the end.
+    #[cold]
+    fn next_block(&mut self) -> Result<()> {
+        let resident = self.open()?;
+        let Some(root) = resident.root() else { return Ok(()) };
+        let children = self.with_index(&resident, |index| Ok(index.len()))?;
+        if self.child + 1 < children {
+            self.enter_block(&resident, self.child + 1)?;
+        } else if self.leaf.is_some() && self.leaf_at + 1 < root.len() {
+            self.enter_leaf(&resident, &root, self.leaf_at + 1)?;
+            self.enter_block(&resident, 0)?;
+        } else {
+            self.walk.reset();
+            return Ok(());
+        }
+        self.step(Walk::first)
+    }
+
+    /// Moves to the last entry of the block before, or off the start.
+    #[cold]
+    fn prev_block(&mut self) -> Result<()> {
+        let resident = self.open()?;
+        let Some(root) = resident.root() else { return Ok(()) };
+        if self.child > 0 {
+            self.enter_block(&resident, self.child - 1)?;
+        } else if self.leaf.is_some() && self.leaf_at > 0 {
+            self.enter_leaf(&resident, &root, self.leaf_at - 1)?;
+            let children = self.with_index(&resident, |index| Ok(index.len()))?;
+            self.enter_block(&resident, children - 1)?;
+        } else {
+            self.walk.reset();
+            return Ok(());
+        }
+        self.step(Walk::last)
+    }
+
+    /// Steps over entries of kinds that may be skipped, in the direction given.
+    #[inline]
+    fn settle(&mut self, forward: bool) -> Result<()> {
+        while self.walk.is_on() && self.walk.kind() > Kind::Put as u8 {
+            self.skip_unknown(forward)?;
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn skip_unknown(&mut self, forward: bool) -> Result<()> {
+        let resident = self.open()?;
+        if let Err(error) = known_kind(self.walk.kind(), &resident, self.place) {
+            self.walk.reset();
+            return Err(error);
+        }
+        if forward { self.advance() } else { self.retreat() }
+    }
+
+    #[inline(always)]
+    fn advance(&mut self) -> Result<()> {
+        if self.step(Walk::next)? { Ok(()) } else { self.next_block() }
+    }
+
+    #[inline(always)]
+    fn retreat(&mut self) -> Result<()> {
+        if self.step(Walk::prev)? { Ok(()) } else { self.prev_block() }
+    }
+
+    /// `seek` by the LSNs as they are stored.
+    fn seek_stored(&mut self, key: &[u8], lsn: Lsn) -> Result<()> {
+        self.walk.reset();
+        let table = self.table.options().comparator.clone();
+        let order = Order::of(&*table);
+        let resident = self.open()?;
+        let Some(root) = resident.root() else { return Ok(()) };
+        let mut child = root.find(order, key, lsn).map_err(resident.malformed(root_place(&resident)))?;
+        if child == root.len() {
+            return Ok(());
+        }
+        if resident.has_leaves() {
+            self.enter_leaf(&resident, &root, child)?;
+            child = self.with_index(&resident, |leaf| leaf.find(order, key, lsn))?;
+        }
+        self.enter_block(&resident, child)?;
+        let found = match order {
+            Order::Bytewise => self.step(|walk, block| walk.seek(block, &Bytewise, key, lsn)),
+            Order::Custom(comparator) => self.step(|walk, block| walk.seek(block, comparator, key, lsn)),
+        }?;
+        if found { Ok(()) } else { self.next_block() }
+    }
+}
+
+fn root_place(resident: &Resident) -> Place {
+    resident.properties.index.unwrap_or_default()
+}
+
+impl<H: Deref<Target = TableHandle> + Send> Cursor for TableCursor<H> {
+    fn seek_first(&mut self) -> Result<()> {
+        self.walk.reset();
+        let resident = self.open()?;
+        let Some(root) = resident.root() else { return Ok(()) };
+        self.enter_leaf(&resident, &root, 0)?;
+        self.enter_block(&resident, 0)?;
+        self.step(Walk::first)?;
+        self.settle(true)
+    }
+
+    fn seek_last(&mut self) -> Result<()> {
+        self.walk.reset();
+        let resident = self.open()?;
+        let Some(root) = resident.root() else { return Ok(()) };
+        self.enter_leaf(&resident, &root, root.len() - 1)?;
+        let children = self.with_index(&resident, |index| Ok(index.len()))?;
+        self.enter_block(&resident, children - 1)?;
+        self.step(Walk::last)?;
+        self.settle(false)
+    }
+
+    fn seek(&mut self, key: &[u8], lsn: Lsn) -> Result<()> {
+        match self.table.meta().global_version {
+            None => self.seek_stored(key, lsn)?,
+            // Every version of the key counts as `version`: all of them are wanted, or none.
+            Some(version) if lsn >= version => self.seek_stored(key, Lsn::MAX)?,
+            Some(_) => {
+                self.seek_stored(key, Lsn::ZERO)?;
+                let comparator = self.table.options().comparator.clone();
+                while self.walk.is_on() && comparator.compare(self.walk.key(), key).is_eq() {
+                    self.advance()?;
+                }
+            }
+        }
+        self.settle(true)
+    }
+
+    fn seek_back(&mut self, key: &[u8], lsn: Lsn) -> Result<()> {
+        self.seek(key, lsn)?;
+        if !self.valid() {
+            return self.seek_last();
+        }
+        let exact = self.lsn() == lsn && self.table.options().comparator.compare(self.key(), key).is_eq();
+        if exact { Ok(()) } else { self.prev() }
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<()> {
+        self.advance()?;
+        self.settle(true)
+    }
+
+    #[inline]
+    fn prev(&mut self) -> Result<()> {
+        self.retreat()?;
+        self.settle(false)
+    }
+
+    #[inline]
+    fn valid(&self) -> bool {
+        self.walk.is_on()
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        assert!(self.walk.is_on(), "the cursor is on an entry");
+        self.walk.key()
+    }
+
+    #[inline]
+    fn lsn(&self) -> Lsn {
+        assert!(self.walk.is_on(), "the cursor is on an entry");
+        self.table.meta().global_version.unwrap_or(self.walk.lsn())
+    }
+
+    #[inline]
+    fn kind(&self) -> Kind {
+        assert!(self.walk.is_on(), "the cursor is on an entry");
+        if self.walk.kind() == Kind::Put as u8 { Kind::Put } else { Kind::Delete }
+    }
+
+    #[inline]
+    fn value(&self) -> &[u8] {
+        assert!(self.walk.is_on(), "the cursor is on an entry");
+        &self.buffer.bytes()[self.walk.value()]
+    }
+}

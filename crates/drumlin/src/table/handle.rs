@@ -1,0 +1,375 @@
+//! A table as the rest of the engine holds it: opened on first use, read without a lock.
+//!
+//! Place: `version` keeps one `Arc<TableHandle>` per table; gets, cursors and compactions read
+//! through it.
+//!
+//! Invariants:
+//! 1. `new` does no I/O. The first read opens the file; a failed opening is tried again next time.
+//! 2. A get whose blocks are cached takes no lock, allocates nothing but what its caller makes of
+//!    the value, and writes nothing shared but cache reference bits and the thread's counters.
+//! 3. No file is read while the epoch is pinned by this module.
+//! 4. The file of an obsolete table is removed when the last handle goes, not before.
+//!
+//! Concurrency: the resident parts hang on an [`EpochArc`]; opening is serialized by a mutex that
+//! nothing else is taken under (but what the file system takes). Tests: `table/tests/`.
+
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use crossbeam_epoch::Guard;
+
+use crate::cache::BlockCache;
+use crate::env::FileSystem;
+use crate::error::{Error, Result};
+use crate::iter::{Cursor, Tombstones};
+use crate::key::{Kind, Lsn};
+use crate::sync::Mutex;
+use crate::table::block::{Block, Order};
+use crate::table::cursor::{CursorOptions, TableCursor};
+use crate::table::epoch_arc::EpochArc;
+use crate::table::index::{Index, Place};
+use crate::table::resident::Resident;
+use crate::table::{TableMeta, TableOptions, Version, file_name, verify};
+
+/// One table of a store.
+pub struct TableHandle {
+    fs: Arc<dyn FileSystem>,
+    path: PathBuf,
+    meta: TableMeta,
+    options: TableOptions,
+    cache: Arc<BlockCache>,
+    resident: EpochArc<Resident>,
+    opening: Mutex<()>,
+    obsolete: AtomicBool,
+}
+
+/// What a block is needed for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Leaf,
+    Data,
+}
+
+/// What a search came to.
+enum Search<R> {
+    /// The version and what the caller made of it.
+    Found(R),
+    /// The table holds no version of the key that the read may see.
+    Absent,
+    /// A block is not in memory.
+    Miss,
+    /// The version is of a kind that may be skipped: look behind it.
+    Skip,
+}
+
+impl TableHandle {
+    /// A handle for the table that `meta` describes, in `dir`. No I/O.
+    pub fn new(
+        fs: Arc<dyn FileSystem>,
+        dir: PathBuf,
+        meta: TableMeta,
+        options: TableOptions,
+        cache: Arc<BlockCache>,
+    ) -> Arc<TableHandle> {
+        Arc::new(TableHandle {
+            path: dir.join(file_name(meta.id, meta.content_hash)),
+            fs,
+            meta,
+            options,
+            cache,
+            resident: EpochArc::empty(),
+            opening: Mutex::new(()),
+            obsolete: AtomicBool::new(false),
+        })
+    }
+
+    /// What the manifest knows of it.
+    pub fn meta(&self) -> &TableMeta {
+        &self.meta
+    }
+
+    /// Its file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The options it is read with.
+    pub fn options(&self) -> &TableOptions {
+        &self.options
+    }
+
+    /// The newest version of `key` with LSN < `at`, deletes included, range tombstones not.
+    /// `hash` is the key's hash under the table's hasher. Without the block in memory: one read.
+    pub fn get(&self, key: &[u8], hash: u64, at: Lsn) -> Result<Option<Version>> {
+        self.get_with(key, hash, at, |lsn, kind, value| Version { lsn, kind, value: value.to_vec() })
+    }
+
+    /// As `get`, but hands the value to `read` where it lies. Keep `read` short: the epoch is
+    /// pinned meanwhile.
+    pub fn get_with<R>(
+        &self,
+        key: &[u8],
+        hash: u64,
+        at: Lsn,
+        read: impl FnOnce(Lsn, Kind, &[u8]) -> R,
+    ) -> Result<Option<R>> {
+        let oldest = self.meta.global_version.unwrap_or(self.meta.min_lsn);
+        if oldest >= at || self.meta.entries == 0 {
+            return Ok(None);
+        }
+        let mut read = Some(read);
+        let found = {
+            let guard = crossbeam_epoch::pin();
+            match self.resident.load(&guard) {
+                Some(resident) => {
+                    let cached = |place: Place, _| {
+                        let found = self.cache.get(self.meta.id.0, place.offset, &guard);
+                        Ok(found.map(|block| &**block))
+                    };
+                    self.search(resident, key, hash, at, cached, &mut read)?
+                }
+                None => Search::Miss,
+            }
+        };
+        let found = match found {
+            Search::Miss => {
+                let resident = self.resident()?;
+                let fetch = |place, role| self.fetch(&resident, place, role, true).map(Some);
+                self.search(&resident, key, hash, at, fetch, &mut read)?
+            }
+            found => found,
+        };
+        match found {
+            Search::Found(result) => Ok(Some(result)),
+            Search::Absent | Search::Miss => Ok(None),
+            Search::Skip => self.get_behind_unknown(key, at, read),
+        }
+    }
+
+    #[inline]
+    fn search<B: Deref<Target = [u8]>, R, F: FnOnce(Lsn, Kind, &[u8]) -> R>(
+        &self,
+        resident: &Resident,
+        key: &[u8],
+        hash: u64,
+        at: Lsn,
+        fetch: impl Fn(Place, Role) -> Result<Option<B>>,
+        read: &mut Option<F>,
+    ) -> Result<Search<R>> {
+        if !resident.may_contain(hash) {
+            return Ok(Search::Absent);
+        }
+        // The newest visible version has at most this LSN; under a global version all count as
+        // that one, which was compared already, and the first is taken.
+        let Some(newest) = at.0.checked_sub(1).map(Lsn) else { return Ok(Search::Absent) };
+        let newest = if self.meta.global_version.is_some() { Lsn::MAX } else { newest };
+        let order = Order::of(&*self.options.comparator);
+        let Some(root) = resident.root() else { return Ok(Search::Absent) };
+        let root_malformed = resident.malformed(resident.properties.index.unwrap_or_default());
+        let child = root.find(order, key, newest).map_err(&root_malformed)?;
+        if child == root.len() {
+            return Ok(Search::Absent);
+        }
+        let mut place = root.place(child).map_err(root_malformed)?;
+        if resident.has_leaves() {
+            let Some(leaf) = fetch(place, Role::Leaf)? else { return Ok(Search::Miss) };
+            let found = Index::parse(&leaf).and_then(|leaf| leaf.place(leaf.find(order, key, newest)?));
+            place = found.map_err(resident.malformed(place))?;
+        }
+        let Some(block) = fetch(place, Role::Data)? else { return Ok(Search::Miss) };
+        let entry = Block::parse(&block).and_then(|block| block.find(order, key, newest));
+        let Some(entry) = entry.map_err(resident.malformed(place))? else { return Ok(Search::Absent) };
+        let Some(kind) = known_kind(entry.kind, resident, place)? else { return Ok(Search::Skip) };
+        let read = read.take().expect("a search reads at most one value");
+        Ok(Search::Found(read(self.meta.global_version.unwrap_or(entry.lsn), kind, entry.value)))
+    }
+
+    /// The rare end of a get: the version found is of a kind that may be skipped.
+    #[cold]
+    fn get_behind_unknown<R>(
+        &self,
+        key: &[u8],
+        at: Lsn,
+        read: Option<impl FnOnce(Lsn, Kind, &[u8]) -> R>,
+    ) -> Result<Option<R>> {
+        let options = CursorOptions { fill_cache: true, readahead_bytes: 0 };
+        let mut cursor = TableCursor::on_resident(self, self.resident()?, options);
+        cursor.seek(key, Lsn(at.0.saturating_sub(1)))?;
+        if !cursor.valid() || self.options.comparator.compare(cursor.key(), key).is_ne() {
+            return Ok(None);
+        }
+        Ok(read.map(|read| read(cursor.lsn(), cursor.kind(), cursor.value())))
+    }
+
+    /// The range tombstones. No I/O if there are none.
+    pub fn tombstones(&self) -> Result<Arc<Tombstones>> {
+        static NONE: OnceLock<Arc<Tombstones>> = OnceLock::new();
+        if self.meta.range_tombstones == 0 {
+            return Ok(NONE.get_or_init(|| Arc::new(Tombstones::EMPTY)).clone());
+        }
+        Ok(self.resident()?.tombstones.clone())
+    }
+
+    /// A cursor over the entries. No I/O before its first seek.
+    pub fn cursor(self: &Arc<Self>, options: CursorOptions) -> TableCursor {
+        TableCursor::new(self.clone(), options)
+    }
+
+    /// Reads the whole file past the cache and checks everything that can be checked: checksums,
+    /// content hash, order, bounds, counts, and that the filter knows every key.
+    /// `on_bytes` is told how many bytes were done since it was last called. The first problem is the error.
+    pub fn verify(&self, on_bytes: &mut dyn FnMut(u64)) -> Result<()> {
+        verify::verify(&*self.fs, &self.path, &self.meta, &self.options, on_bytes)
+    }
+
+    /// About `parts` keys that cut the table into parts of like size, ascending, each within the
+    /// table. O(parts), but one read per part if the index has leaves not in memory.
+    pub fn split_keys(&self, parts: usize) -> Result<Vec<Vec<u8>>> {
+        let resident = self.resident()?;
+        let Some(root) = resident.root() else { return Ok(Vec::new()) };
+        let root_malformed = resident.malformed(resident.properties.index.unwrap_or_default());
+        let mut keys: Vec<Vec<u8>> = Vec::new();
+        if root.len() > parts || !resident.has_leaves() {
+            for n in 1..parts {
+                let at = n * root.len() / parts;
+                if let Some(before) = at.checked_sub(1) {
+                    keys.push(root.fence(before).map_err(&root_malformed)?.key());
+                }
+            }
+        } else {
+            for n in 0..root.len() {
+                let place = root.place(n).map_err(&root_malformed)?;
+                let leaf = self.fetch(&resident, place, Role::Leaf, true)?;
+                let leaf = Index::parse(&leaf).map_err(resident.malformed(place))?;
+                let share = parts.div_ceil(root.len());
+                for m in 1..=share {
+                    let Some(at) = (m * leaf.len() / share).checked_sub(1) else { continue };
+                    keys.push(leaf.fence(at).map_err(resident.malformed(place))?.key());
+                }
+            }
+            keys.pop();
+        }
+        keys.dedup();
+        Ok(keys)
+    }
+
+    /// The offset in the file at which entries at or behind `key` begin, about (to one block).
+    pub fn approximate_offset(&self, key: &[u8]) -> Result<u64> {
+        let resident = self.resident()?;
+        let Some(root) = resident.root() else { return Ok(0) };
+        let order = Order::of(&*self.options.comparator);
+        let root_place = resident.properties.index.unwrap_or_default();
+        let find = |index: &Index<'_>| {
+            let child = index.find(order, key, Lsn::MAX)?;
+            if child == index.len() { Ok(None) } else { index.place(child).map(Some) }
+        };
+        let Some(mut place) = find(&root).map_err(resident.malformed(root_place))? else {
+            return Ok(resident.data_end());
+        };
+        if resident.has_leaves() {
+            let leaf = self.fetch(&resident, place, Role::Leaf, true)?;
+            let found =
+                Index::parse(&leaf).and_then(|leaf| find(&leaf)).map_err(resident.malformed(place))?;
+            place = found.unwrap_or(place);
+        }
+        Ok(place.offset)
+    }
+
+    /// Bytes that the open table keeps in memory apart from cached blocks; 0 while it is not open.
+    pub fn resident_bytes(&self) -> usize {
+        let guard = crossbeam_epoch::pin();
+        self.resident.load(&guard).map_or(0, Resident::bytes)
+    }
+
+    /// Drops the resident parts; the next read opens the file again.
+    pub fn evict(&self) {
+        let _opening = self.opening.lock();
+        self.resident.replace(None);
+    }
+
+    /// The file is to be removed when the last handle goes.
+    pub fn mark_obsolete(&self) {
+        self.obsolete.store(true, Ordering::Release);
+    }
+
+    /// The resident parts, opened if need be.
+    pub(super) fn resident(&self) -> Result<Arc<Resident>> {
+        if let Some(resident) = self.resident.get() {
+            return Ok(resident);
+        }
+        let _opening = self.opening.lock();
+        if let Some(resident) = self.resident.get() {
+            return Ok(resident);
+        }
+        let resident = Arc::new(Resident::load(&*self.fs, &self.path, &self.meta, &self.options)?);
+        self.resident.replace(Some(resident.clone()));
+        Ok(resident)
+    }
+
+    /// The block if it is cached, counted as a hit or a miss.
+    pub(super) fn cached(&self, place: Place) -> Option<Arc<[u8]>> {
+        let guard: Guard = crossbeam_epoch::pin();
+        self.cache.get(self.meta.id.0, place.offset, &guard).cloned()
+    }
+
+    /// Keeps a block in the cache.
+    pub(super) fn keep(&self, place: Place, block: &Arc<[u8]>) {
+        self.cache.insert(self.meta.id.0, place.offset, block.clone());
+    }
+
+    /// An index block from the cache or the file.
+    pub(super) fn leaf(&self, resident: &Resident, place: Place) -> Result<Arc<[u8]>> {
+        self.fetch(resident, place, Role::Leaf, true)
+    }
+
+    /// A block from the cache or the file, after a look that was counted.
+    fn fetch(&self, resident: &Resident, place: Place, role: Role, fill: bool) -> Result<Arc<[u8]>> {
+        {
+            let guard = crossbeam_epoch::pin();
+            if let Some(block) = self.cache.peek(self.meta.id.0, place.offset, &guard) {
+                return Ok(block.clone());
+            }
+        }
+        let block = match role {
+            Role::Leaf => resident.read_leaf(place, &self.options)?,
+            Role::Data => resident.read(place)?,
+        };
+        if fill {
+            self.keep(place, &block);
+        }
+        Ok(block)
+    }
+}
+
+/// The kind of an entry: `None` if this build does not know it and may skip it.
+#[inline]
+pub(super) fn known_kind(kind: u8, resident: &Resident, place: Place) -> Result<Option<Kind>> {
+    match Kind::from_u8(kind) {
+        Some(kind @ (Kind::Put | Kind::Delete)) => Ok(Some(kind)),
+        Some(Kind::RangeDelete) => Err(resident.origin(place).corruption("a range delete among the entries")),
+        None if kind >= 0x80 => Ok(None),
+        None => {
+            let why = format!("the block at byte {} holds entries of unknown kind {kind}", place.offset);
+            Err(Error::Unsupported { path: resident.origin(place).path.to_path_buf(), why })
+        }
+    }
+}
+
+impl Drop for TableHandle {
+    fn drop(&mut self) {
+        if *self.obsolete.get_mut() {
+            self.resident.replace(None);
+            self.cache.evict_table(self.meta.id.0);
+            // If this fails, the file is an orphan, which the next open removes.
+            let _ = self.fs.remove(&self.path);
+        }
+    }
+}
+
+impl std::fmt::Debug for TableHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}({} entries, {} bytes)", self.meta.id, self.meta.entries, self.meta.file_bytes)
+    }
+}

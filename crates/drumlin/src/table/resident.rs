@@ -1,0 +1,267 @@
+//! What an open table keeps in memory: the file, the index root, the filter, the range tombstones.
+//!
+//! Place: a [`super::TableHandle`] loads one on first use; cursors share it; `verify` loads one of
+//! its own.
+//!
+//! Invariants:
+//! 1. Everything held was checked: checksums, the structure of the root, the table's identity.
+//! 2. A filter made with another secret is not used (it would deny keys that are there).
+//!
+//! Concurrency: immutable. Tests: `table/tests/`.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::env::{FileSystem, PAGE_BYTES, ReadMode, ReadableFile};
+use crate::error::{Error, Result};
+use crate::filter::Filter;
+use crate::iter::Tombstones;
+use crate::table::block::{Malformed, Order};
+use crate::table::footer::{FOOTER_BYTES, Footer};
+use crate::table::frame::{self, Origin, TRAILER_BYTES};
+use crate::table::index::{Index, Place};
+use crate::table::properties::{FILTER_CHECK_KEY, Properties};
+use crate::table::{TableMeta, TableOptions, tombstone_block};
+
+/// Bytes read at once from the end of the file: footer, properties and often all the rest.
+const TAIL_BYTES: u64 = 4 * PAGE_BYTES as u64;
+/// Frames from here on are read straight into their final memory if they are not compressed.
+const LARGE_FRAME_BYTES: u64 = 1 << 20;
+
+/// An open table.
+pub(super) struct Resident {
+    file: Arc<dyn ReadableFile>,
+    path: PathBuf,
+    pub(super) footer: Footer,
+    pub(super) properties: Properties,
+    root: Option<Arc<[u8]>>,
+    filter: Option<Filter>,
+    pub(super) tombstones: Arc<Tombstones>,
+    bytes: usize,
+}
+
+impl Resident {
+    /// Opens the table at `path` that `meta` describes. A handful of reads.
+    pub(super) fn load(
+        fs: &dyn FileSystem,
+        path: &Path,
+        meta: &TableMeta,
+        options: &TableOptions,
+    ) -> Result<Resident> {
+        let file = fs.open(path, ReadMode::Buffered)?;
+        if file.bytes() != meta.file_bytes {
+            let what = format!("the file has {} bytes, the manifest says {}", file.bytes(), meta.file_bytes);
+            return Err(Error::corruption(path, None, what));
+        }
+        let tail = Tail::read(&*file, path)?;
+        let footer = tail.footer(path)?;
+        if footer.seed != meta.seed {
+            let what =
+                format!("it is the table written as {}, the manifest expects {}", footer.seed, meta.seed);
+            return Err(Error::corruption(path, tail.footer_offset(), what));
+        }
+        let block = |place: Place| {
+            tail.block(&*file, Origin { path, seed: footer.seed, offset: place.offset }, place)
+        };
+        let properties = Properties::decode(&block(footer.properties)?, path, footer.properties)?;
+        check_same(&properties, meta, options, path, footer.properties)?;
+
+        let malformed = |place: Place, what: &str| Error::corruption(path, place.offset, what);
+        let mut resident = Resident {
+            file: file.clone(),
+            path: path.to_path_buf(),
+            footer,
+            root: None,
+            filter: None,
+            tombstones: Arc::new(Tombstones::EMPTY),
+            bytes: size_of::<Resident>(),
+            properties,
+        };
+        if let Some(place) = resident.properties.index {
+            let root = block(place)?;
+            check_index(&root, options).map_err(|_| malformed(place, "the index root is malformed"))?;
+            resident.bytes += root.len();
+            resident.root = Some(root);
+        }
+        let made_here = resident.properties.filter_check == options.hasher.hash(FILTER_CHECK_KEY);
+        if let Some(place) = resident.properties.filter.filter(|_| made_here) {
+            let filter =
+                Filter::decode(&block(place)?).ok_or_else(|| malformed(place, "the filter is malformed"))?;
+            resident.bytes += filter.heap_bytes();
+            resident.filter = Some(filter);
+        }
+        if let Some(place) = resident.properties.tombstones {
+            let tombstones =
+                tombstone_block::decode(&block(place)?, &*options.comparator, meta.global_version)
+                    .map_err(|_| malformed(place, "the range tombstones are malformed"))?;
+            resident.bytes += tombstones.heap_bytes();
+            resident.tombstones = Arc::new(tombstones);
+        }
+        Ok(resident)
+    }
+
+    /// Bytes held, about.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The file.
+    pub(super) fn file(&self) -> &dyn ReadableFile {
+        &*self.file
+    }
+
+    /// False only if no entry has a key of this hash.
+    #[inline]
+    pub(super) fn may_contain(&self, hash: u64) -> bool {
+        self.filter.as_ref().is_none_or(|filter| filter.may_contain(hash))
+    }
+
+    /// The index root; `None` for a table without entries.
+    #[inline]
+    pub(super) fn root(&self) -> Option<Index<'_>> {
+        self.root.as_ref().and_then(|root| Index::parse(root).ok())
+    }
+
+    /// True if the root's children are index blocks.
+    #[inline]
+    pub(super) fn has_leaves(&self) -> bool {
+        self.properties.index_depth == 2
+    }
+
+    /// Offset behind the last data block.
+    pub(super) fn data_end(&self) -> u64 {
+        let properties = &self.properties;
+        [properties.tombstones, properties.filter, properties.index, Some(self.footer.properties)]
+            .into_iter()
+            .flatten()
+            .map(|place| place.offset)
+            .min()
+            .unwrap_or(0)
+    }
+
+    /// Where a frame of this table lies, for checking it.
+    pub(super) fn origin(&self, place: Place) -> Origin<'_> {
+        Origin { path: &self.path, seed: self.footer.seed, offset: place.offset }
+    }
+
+    /// The error for a block that its checksum approves but that is none.
+    pub(super) fn malformed(&self, place: Place) -> impl Fn(Malformed) -> Error + '_ {
+        move |_| {
+            Error::corruption(&self.path, place.offset, "a block is malformed although its checksum is right")
+        }
+    }
+
+    /// Reads, checks and decompresses one block. One read, two for a large frame.
+    pub(super) fn read(&self, place: Place) -> Result<Arc<[u8]>> {
+        read_block(&*self.file, self.origin(place), place)
+    }
+
+    /// As `read`, for an index block.
+    pub(super) fn read_leaf(&self, place: Place, options: &TableOptions) -> Result<Arc<[u8]>> {
+        let leaf = self.read(place)?;
+        check_index(&leaf, options).map_err(self.malformed(place))?;
+        Ok(leaf)
+    }
+}
+
+fn check_index(block: &[u8], options: &TableOptions) -> Result<(), Malformed> {
+    Index::parse(block)?.validate(Order::of(&*options.comparator))
+}
+
+/// The frame at `place`, decoded.
+fn read_block(file: &dyn ReadableFile, origin: Origin<'_>, place: Place) -> Result<Arc<[u8]>> {
+    if place.end() > file.bytes() || place.bytes < TRAILER_BYTES as u64 {
+        return Err(origin.corruption("a block would end behind the file"));
+    }
+    if place.bytes < LARGE_FRAME_BYTES {
+        let mut stored = vec![0; place.bytes as usize];
+        file.read_exact_at(&mut stored, place.offset)?;
+        return frame::check(&stored, origin)?.to_shared();
+    }
+    let mut trailer = [0; TRAILER_BYTES];
+    let body_bytes = place.bytes as usize - TRAILER_BYTES;
+    file.read_exact_at(&mut trailer, place.offset + body_bytes as u64)?;
+    let mut body = frame::zeroed(body_bytes);
+    let buffer = Arc::get_mut(&mut body).expect("nobody else has it yet");
+    file.read_exact_at(buffer, place.offset)?;
+    let checked = frame::check_parts(&body, &trailer, origin)?;
+    if frame::is_raw(&trailer) { Ok(body) } else { checked.to_shared() }
+}
+
+/// The end of a file, read at once.
+struct Tail {
+    bytes: Vec<u8>,
+    offset: u64,
+}
+
+impl Tail {
+    fn read(file: &dyn ReadableFile, path: &Path) -> Result<Tail> {
+        let length = file.bytes();
+        if length < FOOTER_BYTES as u64 {
+            return Err(Error::corruption(path, None, format!("{length} bytes are too short for a table")));
+        }
+        let offset = length.saturating_sub(TAIL_BYTES);
+        let mut bytes = vec![0; (length - offset) as usize];
+        file.read_exact_at(&mut bytes, offset)?;
+        Ok(Tail { bytes, offset })
+    }
+
+    fn file_bytes(&self) -> u64 {
+        self.offset + self.bytes.len() as u64
+    }
+
+    fn footer_offset(&self) -> u64 {
+        self.file_bytes() - FOOTER_BYTES as u64
+    }
+
+    fn footer(&self, path: &Path) -> Result<Footer> {
+        let bytes = self.bytes.last_chunk::<FOOTER_BYTES>().expect("at least a footer was read");
+        Footer::decode(bytes, path, self.file_bytes())
+    }
+
+    /// The block at `place`, from the tail if it holds it.
+    fn block(&self, file: &dyn ReadableFile, origin: Origin<'_>, place: Place) -> Result<Arc<[u8]>> {
+        match place.offset.checked_sub(self.offset) {
+            Some(start) if place.end() <= self.file_bytes() => {
+                let (start, bytes) = (start as usize, place.bytes as usize);
+                frame::check(&self.bytes[start..start + bytes], origin)?.to_shared()
+            }
+            _ => read_block(file, origin, place),
+        }
+    }
+}
+
+/// Checks that the file is the one that `meta` describes, in the order that the options give.
+fn check_same(
+    properties: &Properties,
+    meta: &TableMeta,
+    options: &TableOptions,
+    path: &Path,
+    place: Place,
+) -> Result<()> {
+    if properties.comparator != options.comparator.name() {
+        let why = format!(
+            "its keys are ordered by {:?}, the keyspace by {:?}",
+            properties.comparator,
+            options.comparator.name()
+        );
+        return Err(Error::Unsupported { path: path.to_path_buf(), why });
+    }
+    let found = &properties.contents;
+    let same = found.entries == meta.entries
+        && found.deletes == meta.deletes
+        && found.range_tombstones == meta.range_tombstones
+        && found.smallest == meta.smallest
+        && found.largest == meta.largest
+        && found.largest_exclusive == meta.largest_exclusive
+        && found.raw_bytes == meta.raw_bytes
+        && (meta.global_version.is_some() || (found.min_lsn, found.max_lsn) == (meta.min_lsn, meta.max_lsn));
+    if !same {
+        return Err(Error::corruption(
+            path,
+            place.offset,
+            "the table's properties are not what the manifest says",
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,302 @@
+//! The life of a table: writing rules, opening, eviction, removal, other stores' tables.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::env::{Fault, FaultyFs};
+use crate::error::Error;
+use crate::iter::Cursor;
+use crate::key::{Comparator, KEY_BYTES_MAX};
+
+fn rows(count: u64) -> Vec<Row> {
+    (0..count).map(|n| row(&format!("key{n:06}"), 10 + n, Some("a value of some length"))).collect()
+}
+
+#[test]
+fn entries_out_of_order_or_limits_are_refused_and_nothing_is_added() {
+    let fs = fs();
+    let path = Path::new(DIR).join("t");
+    let mut writer = TableWriter::new(fs.create(&path).expect("creates"), path, TableId(1), options());
+    writer.add(b"b", Lsn(5), Kind::Put, b"1").expect("in order");
+    let long = vec![0xff; KEY_BYTES_MAX + 1];
+    for (key, lsn, kind) in [
+        (&b"a"[..], 9, Kind::Put),
+        (b"b", 5, Kind::Put),
+        (b"b", 6, Kind::Delete),
+        (b"c", 1, Kind::RangeDelete),
+        (&long, 1, Kind::Put),
+    ] {
+        let refused = writer.add(key, Lsn(lsn), kind, b"");
+        assert!(matches!(refused, Err(Error::InvalidArgument(_))), "{} bytes at {lsn}", key.len());
+    }
+    writer.add(b"b", Lsn(4), Kind::Put, b"2").expect("in order");
+    writer.add(b"c", Lsn(9), Kind::Put, b"3").expect("in order");
+    assert_eq!(writer.finish().expect("writes").entries, 3);
+}
+
+#[test]
+fn an_empty_table_is_refused() {
+    assert!(matches!(write(&fs(), 1, &options(), &[], Tombstones::EMPTY), Err(Error::InvalidArgument(_))));
+}
+
+#[test]
+fn the_estimate_is_near_the_truth() {
+    let fs = fs();
+    for count in [1, 100, 20_000] {
+        let path = Path::new(DIR).join(temporary_name(TableId(count)));
+        let file = fs.create(&path).expect("creates");
+        let mut writer = TableWriter::new(file, path, TableId(count), options());
+        for (key, lsn, kind, value) in rows(count) {
+            writer.add(&key, Lsn(lsn), kind, &value).expect("adds");
+        }
+        let estimate = writer.estimated_bytes();
+        let truth = writer.finish().expect("writes").file_bytes;
+        assert!(estimate < truth * 5 / 4 + 1000 && truth < estimate * 5 / 4 + 1000, "{estimate} for {truth}");
+    }
+}
+
+#[test]
+fn a_failed_write_fails_the_table_and_every_later_call() {
+    let inner = fs();
+    let all = rows(30_000);
+    // How many calls a good run makes, and that it is a good run.
+    let attempt = |faulty: &Arc<FaultyFs>| -> Result<TableMeta> {
+        let path = Path::new(DIR).join("t");
+        let mut writer = TableWriter::new(faulty.create(&path)?, path, TableId(1), options());
+        let mut first = None;
+        for (key, lsn, kind, value) in &all {
+            let added = writer.add(key, Lsn(*lsn), *kind, value);
+            assert!(first.is_none() || added.is_err(), "a failed writer takes nothing more");
+            first = first.or(added.err());
+        }
+        let finished = writer.finish();
+        match first {
+            None => finished,
+            Some(first) => {
+                assert!(finished.is_err());
+                Err(first)
+            }
+        }
+    };
+    let faulty = FaultyFs::new(inner.clone());
+    attempt(&faulty).expect("writes");
+    let calls = faulty.calls();
+    assert!(calls >= 4, "create, two appends at least, sync: {calls}");
+    for call in 0..calls {
+        let faulty = FaultyFs::new(inner.clone());
+        faulty.fail_at(call, Fault::Error(std::io::ErrorKind::Other));
+        assert!(attempt(&faulty).is_err(), "call {call} failed unnoticed");
+    }
+}
+
+#[test]
+fn a_table_without_its_end_does_not_open() {
+    let fs = fs();
+    let meta = write(&fs, 1, &options(), &rows(200), Tombstones::EMPTY).expect("writes");
+    let table = open(&fs, &meta, &options(), 1 << 20);
+    let whole = fs.contents(table.path()).expect("there");
+    for bytes in 0..whole.len() {
+        // Even if the manifest believed that length.
+        let meta = TableMeta { file_bytes: bytes as u64, ..meta.clone() };
+        let table = open(&fs, &meta, &options(), 1 << 20);
+        fs.set_contents(table.path(), &whole[..bytes]).expect("sets");
+        assert!(get(&table, b"key000000", 1000).is_err_and(|e| e.is_corruption()), "cut to {bytes}");
+    }
+}
+
+#[test]
+fn nothing_is_read_before_the_first_read_and_eviction_closes() {
+    let inner = fs();
+    let meta = write(&inner, 1, &options(), &rows(100), Tombstones::EMPTY).expect("writes");
+    let faulty = FaultyFs::new(inner.clone());
+    let cache = Arc::new(BlockCache::new(1 << 20));
+    let table = TableHandle::new(faulty.clone(), PathBuf::from(DIR), meta, options(), cache);
+    assert!(table.tombstones().expect("no I/O").is_empty());
+    let cursor = table.cursor(CursorOptions::default());
+    drop(cursor);
+    assert!(get(&table, b"key000001", 5).expect("no I/O below the smallest LSN").is_none());
+    assert_eq!((faulty.calls(), table.resident_bytes()), (0, 0));
+    assert!(get(&table, b"key000001", 100).expect("readable").is_some());
+    assert!(table.resident_bytes() > 100);
+    let calls = faulty.calls();
+    assert!(get(&table, b"key000001", 100).expect("readable").is_some());
+    assert!(get(&table, b"absent", 100).expect("readable").is_none());
+    assert_eq!(faulty.calls(), calls, "cached reads and filtered misses call nothing");
+    table.evict();
+    assert_eq!(table.resident_bytes(), 0);
+    assert!(get(&table, b"key000001", 100).expect("readable").is_some());
+    assert!(faulty.calls() > calls);
+}
+
+#[test]
+fn a_failed_read_is_an_error_and_the_next_one_works() {
+    let inner = fs();
+    let meta = write(&inner, 1, &options(), &rows(500), Tombstones::EMPTY).expect("writes");
+    let calls_of = |faulty: &Arc<FaultyFs>| -> Result<(Option<Version>, usize)> {
+        let cache = Arc::new(BlockCache::new(1 << 20));
+        let table = TableHandle::new(faulty.clone(), PathBuf::from(DIR), meta.clone(), options(), cache);
+        let once = || -> Result<(Option<Version>, usize)> {
+            let found = get(&table, b"key000300", 1000)?;
+            let mut cursor = table.cursor(CursorOptions { fill_cache: false, readahead_bytes: 2000 });
+            cursor.seek_first()?;
+            let mut seen = 0;
+            while cursor.valid() {
+                seen += 1;
+                if let Err(error) = cursor.next() {
+                    assert!(!cursor.valid(), "an error leaves the cursor off");
+                    cursor.seek_first().expect("it may seek again");
+                    return Err(error);
+                }
+            }
+            Ok((found, seen))
+        };
+        once().or_else(|_| once())
+    };
+    let faulty = FaultyFs::new(inner.clone());
+    let right = calls_of(&faulty).expect("readable");
+    assert_eq!(right.1, 500);
+    for call in 0..faulty.calls() {
+        let faulty = FaultyFs::new(inner.clone());
+        faulty.fail_at(call, Fault::Error(std::io::ErrorKind::Other));
+        assert_eq!(calls_of(&faulty).expect("the second time works"), right, "call {call}");
+        assert_eq!(faulty.injected(), 1);
+    }
+}
+
+#[test]
+fn an_obsolete_table_goes_with_its_last_holder() {
+    let fs = fs();
+    let meta = write(&fs, 1, &options(), &rows(300), Tombstones::EMPTY).expect("writes");
+    let cache = Arc::new(BlockCache::new(1 << 20));
+    let table = TableHandle::new(fs.clone(), PathBuf::from(DIR), meta, options(), cache.clone());
+    let path = table.path().to_path_buf();
+    let mut cursor = table.cursor(CursorOptions::default());
+    cursor.seek_first().expect("readable");
+    table.mark_obsolete();
+    drop(table);
+    assert!(fs.exists(&path).expect("asks"), "the cursor still holds it");
+    let mut seen = 0;
+    while cursor.valid() {
+        seen += 1;
+        cursor.next().expect("readable");
+    }
+    assert_eq!(seen, 300);
+    assert!(cache.bytes() > 0);
+    drop(cursor);
+    assert!(!fs.exists(&path).expect("asks"));
+    assert_eq!(cache.bytes(), 0);
+}
+
+#[test]
+fn a_table_kept_keeps_its_file() {
+    let fs = fs();
+    let meta = write(&fs, 1, &options(), &rows(3), Tombstones::EMPTY).expect("writes");
+    let table = open(&fs, &meta, &options(), 0);
+    let path = table.path().to_path_buf();
+    assert!(path.ends_with(format!("00000001-{:016x}.tbl", (meta.content_hash >> 64) as u64)));
+    drop(table);
+    assert!(fs.exists(&path).expect("asks"));
+}
+
+#[test]
+fn a_filter_made_with_another_secret_denies_nothing() {
+    let fs = fs();
+    let all = rows(200);
+    let meta = write(&fs, 1, &options(), &all, Tombstones::EMPTY).expect("writes");
+    let table = open(&fs, &meta, &TableOptions { hasher: KeyHasher::new(12), ..options() }, 1 << 20);
+    for row in &all {
+        assert!(get(&table, &row.0, 1000).expect("readable").is_some(), "{:?}", row.0);
+    }
+    table.verify(&mut |_| ()).expect("sound");
+}
+
+#[test]
+fn another_order_of_keys_is_refused() {
+    struct Other;
+    impl Comparator for Other {
+        fn name(&self) -> &str {
+            "other"
+        }
+        fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+            a.cmp(b)
+        }
+    }
+    let fs = fs();
+    let meta = write(&fs, 1, &options(), &rows(3), Tombstones::EMPTY).expect("writes");
+    let table = open(&fs, &meta, &TableOptions { comparator: Arc::new(Other), ..options() }, 0);
+    assert!(matches!(get(&table, b"key000001", 100), Err(Error::Unsupported { .. })));
+}
+
+#[test]
+fn another_table_under_the_name_is_found() {
+    let fs = fs();
+    let one = write(&fs, 1, &options(), &rows(300), Tombstones::EMPTY).expect("writes");
+    let two = write(&fs, 2, &options(), &rows(300), Tombstones::EMPTY).expect("writes");
+    assert_eq!(one.file_bytes, two.file_bytes);
+    let (one, two) = (open(&fs, &one, &options(), 0), open(&fs, &two, &options(), 0));
+    fs.set_contents(one.path(), &fs.contents(two.path()).expect("there")).expect("sets");
+    assert!(get(&one, b"key000001", 100).is_err_and(|e| e.is_corruption()));
+    assert!(one.verify(&mut |_| ()).is_err_and(|e| e.is_corruption()));
+    assert!(get(&two, b"key000001", 100).expect("readable").is_some());
+}
+
+#[test]
+fn a_block_in_another_ones_place_is_found() {
+    let fs = fs();
+    let options = TableOptions { compression: Compression::None, ..options() };
+    // Entries of one size: blocks of one size.
+    let all: Vec<Row> =
+        (0..400).map(|n| row(&format!("key{n:06}"), 20 + n % 50, Some("0123456789"))).collect();
+    let meta = write(&fs, 1, &options, &all, Tombstones::EMPTY).expect("writes");
+    let table = open(&fs, &meta, &options, 0);
+    let offset = |n: usize| table.approximate_offset(&all[n].0).expect("readable") as usize;
+    let mut offsets: Vec<usize> = (0..all.len()).map(offset).collect();
+    offsets.dedup();
+    let (a, b, c) = (offsets[1], offsets[2], offsets[3]);
+    assert_eq!(b - a, c - b);
+    let mut bytes = fs.contents(table.path()).expect("there");
+    bytes.copy_within(a..b, b);
+    fs.set_contents(table.path(), &bytes).expect("sets");
+    let fresh = open(&fs, &meta, &options, 0);
+    let (mut wrong, mut right) = (0, 0);
+    for row in &all {
+        match get(&fresh, &row.0, 1000) {
+            Ok(found) => {
+                assert_eq!(found.map(|found| found.value), Some(row.3.clone()));
+                right += 1;
+            }
+            Err(error) => {
+                assert!(
+                    matches!(&error, Error::Corruption(what) if what.offset == Some(b as u64)),
+                    "{error}"
+                );
+                wrong += 1;
+            }
+        }
+    }
+    assert!(wrong > 5 && right > 300, "{wrong} wrong, {right} right");
+}
+
+#[test]
+fn threads_read_one_table_while_it_is_evicted() {
+    let fs = fs();
+    let all = rows(2000);
+    let meta = write(&fs, 1, &options(), &all, Tombstones::EMPTY).expect("writes");
+    let table = open(&fs, &meta, &options(), 20_000);
+    std::thread::scope(|scope| {
+        for thread in 0..3u64 {
+            let (table, all) = (&table, &all);
+            scope.spawn(move || {
+                let mut dice = Dice(thread + 1);
+                for _ in 0..2000 {
+                    let row = &all[dice.roll(2000) as usize];
+                    let found = get(table, &row.0, 10_000).expect("readable").expect("present");
+                    assert_eq!((found.lsn.0, &found.value), (row.1, &row.3));
+                    if dice.roll(50) == 0 {
+                        table.evict();
+                    }
+                }
+            });
+        }
+    });
+}

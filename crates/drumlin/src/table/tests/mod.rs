@@ -1,0 +1,85 @@
+//! Tests of tables as a whole, and what they share: a maker of tables and a model to hold them against.
+
+mod damage;
+
+mod handle;
+mod model;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::cache::BlockCache;
+use crate::env::{FileSystem, MemFs};
+use crate::error::Result;
+use crate::iter::Tombstones;
+use crate::key::{KeyHasher, Kind, Lsn, bytewise};
+use crate::options::Compression;
+use crate::table::*;
+
+const DIR: &str = "/store";
+
+/// One version: key, LSN, kind, value.
+type Row = (Vec<u8>, u64, Kind, Vec<u8>);
+
+/// Small numbers from a seed.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, below: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % below
+    }
+}
+
+fn options() -> TableOptions {
+    TableOptions {
+        comparator: bytewise(),
+        hasher: KeyHasher::new(11),
+        compression: Compression::Lz4,
+        block_bytes: 512,
+        restart_interval: 4,
+        filter_bits_per_key: 10.0,
+        index_block_bytes: TableOptions::INDEX_BLOCK_BYTES,
+    }
+}
+
+fn row(key: &str, lsn: u64, value: Option<&str>) -> Row {
+    let kind = if value.is_some() { Kind::Put } else { Kind::Delete };
+    (key.into(), lsn, kind, value.unwrap_or_default().into())
+}
+
+fn fs() -> Arc<MemFs> {
+    let fs = MemFs::new();
+    fs.create_dir_all(Path::new(DIR)).expect("a directory can be made");
+    fs
+}
+
+/// Writes a table and gives it its final name.
+fn write(
+    fs: &Arc<MemFs>,
+    id: u64,
+    options: &TableOptions,
+    rows: &[Row],
+    tombstones: Tombstones,
+) -> Result<TableMeta> {
+    let path = Path::new(DIR).join(temporary_name(TableId(id)));
+    let mut writer = TableWriter::new(fs.create(&path)?, path.clone(), TableId(id), options.clone());
+    for (key, lsn, kind, value) in rows {
+        writer.add(key, Lsn(*lsn), *kind, value)?;
+    }
+    writer.set_tombstones(tombstones);
+    let meta = writer.finish()?;
+    fs.rename(&path, &Path::new(DIR).join(file_name(meta.id, meta.content_hash)))?;
+    Ok(meta)
+}
+
+fn open(fs: &Arc<MemFs>, meta: &TableMeta, options: &TableOptions, cache_bytes: usize) -> Arc<TableHandle> {
+    let cache = Arc::new(BlockCache::new(cache_bytes));
+    TableHandle::new(fs.clone(), PathBuf::from(DIR), meta.clone(), options.clone(), cache)
+}
+
+fn get(table: &TableHandle, key: &[u8], at: u64) -> Result<Option<Version>> {
+    table.get(key, table.options().hasher.hash(key), Lsn(at))
+}

@@ -1,0 +1,69 @@
+//! Range tombstones as a block.
+//!
+//! Bytes: `count varint`, then per fragment and LSN, sorted by start, newest first:
+//! `start length varint | start | end length varint | end | lsn varint`.
+//! Tests: below and `table/tests/`.
+
+use crate::iter::{RangeTombstone, Tombstones};
+use crate::key::{Comparator, Lsn};
+use crate::table::block::Malformed;
+use crate::table::varint::{get_bytes, get_varint, put_bytes, put_varint};
+
+/// The bytes of a set.
+pub(super) fn encode(tombstones: &Tombstones) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_varint(&mut out, tombstones.len() as u64);
+    for tombstone in tombstones.iter() {
+        put_bytes(&mut out, &tombstone.start);
+        put_bytes(&mut out, &tombstone.end);
+        put_varint(&mut out, tombstone.lsn.0);
+    }
+    out
+}
+
+/// Reads a set; `version` replaces every LSN if given.
+pub(super) fn decode(
+    bytes: &[u8],
+    comparator: &dyn Comparator,
+    version: Option<Lsn>,
+) -> Result<Tombstones, Malformed> {
+    let mut at = 0;
+    let count = get_varint(bytes, &mut at).ok_or(Malformed)?;
+    let mut all = Vec::new();
+    for _ in 0..count {
+        let start = get_bytes(bytes, &mut at).ok_or(Malformed)?.to_vec();
+        let end = get_bytes(bytes, &mut at).ok_or(Malformed)?.to_vec();
+        let lsn = Lsn(get_varint(bytes, &mut at).ok_or(Malformed)?);
+        all.push(RangeTombstone { start, end, lsn: version.unwrap_or(lsn) });
+    }
+    let set = Tombstones::build(comparator, all);
+    // Given one version, fragments may merge; as written, each must be one of the set.
+    let whole = at == bytes.len() && (version.is_some() || set.len() as u64 == count);
+    if whole { Ok(set) } else { Err(Malformed) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::Bytewise;
+
+    #[test]
+    fn a_set_comes_back_and_cut_bytes_are_refused() {
+        let tombstone = |start: &str, end: &str, lsn| RangeTombstone {
+            start: start.into(),
+            end: end.into(),
+            lsn: Lsn(lsn),
+        };
+        let all = vec![tombstone("a", "k", 5), tombstone("c", "d", 700), tombstone("x", "y", 1 << 40)];
+        let set = Tombstones::build(&Bytewise, all);
+        let bytes = encode(&set);
+        assert_eq!(decode(&bytes, &Bytewise, None), Ok(set.clone()));
+        for length in 0..bytes.len() {
+            assert_eq!(decode(&bytes[..length], &Bytewise, None), Err(Malformed), "cut to {length}");
+        }
+        assert_eq!(decode(&[&bytes[..], &[0]].concat(), &Bytewise, None), Err(Malformed));
+        let one = decode(&bytes, &Bytewise, Some(Lsn(9))).expect("right");
+        assert_eq!(one.newest_covering(&Bytewise, b"c", Lsn::MAX), Some(Lsn(9)));
+        assert_eq!(one.newest_covering(&Bytewise, b"c", Lsn(9)), None);
+    }
+}

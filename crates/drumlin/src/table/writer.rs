@@ -1,0 +1,334 @@
+//! Writing a table: entries come in order, a file and its description come out.
+//!
+//! Place: flushes and compactions, under a temporary name that they rename after `finish`.
+//!
+//! Invariants:
+//! 1. The footer is written last, and the file is synced before `finish` returns. A file without
+//!    its footer does not decode.
+//! 2. After a failed write nothing more is written: every later call fails too.
+//! 3. No block but one of a single entry exceeds `block_bytes`.
+//!
+//! The file, in order: data blocks | range tombstones | filter | index blocks | index root |
+//! properties | footer. Bytes: docs/formats/table.md. Tests: `table/tests/`.
+
+use std::path::PathBuf;
+
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::env::WritableFile;
+use crate::error::{Error, Result};
+use crate::filter::FilterBuilder;
+use crate::iter::Tombstones;
+use crate::key::{KEY_BYTES_MAX, Kind, Lsn, VALUE_BYTES_MAX};
+use crate::table::block::{BlockBuilder, Order};
+use crate::table::footer::{FOOTER_BYTES, Footer};
+use crate::table::frame::{Frame, FrameEncoder};
+use crate::table::index::{IndexBuilder, Place, separator};
+use crate::table::properties::{FILTER_CHECK_KEY, Properties};
+use crate::table::{TableId, TableMeta, TableOptions, tombstone_block};
+
+/// Bytes gathered before they are appended to the file.
+const BUFFER_BYTES: usize = 256 << 10;
+/// Memory that a block builder keeps from block to block.
+const BLOCK_KEEP_BYTES: usize = 1 << 20;
+
+/// The file being written, with its buffer and running hash.
+struct Output {
+    file: Box<dyn WritableFile>,
+    buffer: Vec<u8>,
+    offset: u64,
+    hash: Xxh3,
+}
+
+impl Output {
+    fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        self.hash.update(bytes);
+        self.offset += bytes.len() as u64;
+        if self.buffer.len() + bytes.len() > BUFFER_BYTES {
+            self.flush()?;
+        }
+        if bytes.len() >= BUFFER_BYTES {
+            return self.file.append(bytes);
+        }
+        self.buffer.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn append_frame(&mut self, frame: &Frame<'_>) -> Result<Place> {
+        let place = Place { offset: self.offset, bytes: frame.bytes() as u64 };
+        self.append(frame.body)?;
+        self.append(&frame.trailer)?;
+        Ok(place)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        if !self.buffer.is_empty() {
+            self.file.append(&self.buffer)?;
+            self.buffer.clear();
+        }
+        Ok(())
+    }
+}
+
+/// A finished index block, not yet in the file.
+struct Leaf {
+    block: Vec<u8>,
+    last_key: Vec<u8>,
+    last_lsn: Lsn,
+}
+
+/// Writes one table.
+pub struct TableWriter {
+    path: PathBuf,
+    options: TableOptions,
+    bytewise: bool,
+    out: Output,
+    encoder: FrameEncoder,
+    block: BlockBuilder,
+    index: IndexBuilder,
+    leaves: Vec<Leaf>,
+    leaf_bytes: usize,
+    filter: Option<FilterBuilder>,
+    tombstones: Tombstones,
+    last_lsn: Lsn,
+    /// Where the last finished data block ends, until the next key says how short its fence may be.
+    fence_due: Option<u64>,
+    contents: TableMeta,
+    failed: bool,
+}
+
+impl TableWriter {
+    /// A writer to the empty file `file`, which `path` names.
+    pub fn new(
+        file: Box<dyn WritableFile>,
+        path: PathBuf,
+        id: TableId,
+        options: TableOptions,
+    ) -> TableWriter {
+        let bytewise = options.comparator.is_bytewise();
+        TableWriter {
+            path,
+            bytewise,
+            out: Output { file, buffer: Vec::with_capacity(BUFFER_BYTES), offset: 0, hash: Xxh3::new() },
+            encoder: FrameEncoder::new(options.compression),
+            block: BlockBuilder::new(options.restart_interval),
+            index: IndexBuilder::new(bytewise, 0),
+            leaves: Vec::new(),
+            leaf_bytes: 0,
+            filter: (options.filter_bits_per_key > 0.0)
+                .then(|| FilterBuilder::new(options.filter_bits_per_key)),
+            tombstones: Tombstones::EMPTY,
+            last_lsn: Lsn::MAX,
+            fence_due: None,
+            contents: TableMeta { id, seed: id.0, min_lsn: Lsn::MAX, ..TableMeta::default() },
+            failed: false,
+            options,
+        }
+    }
+
+    /// Appends one version. It must lie behind the last one in internal order; `kind` is
+    /// [`Kind::Put`] or [`Kind::Delete`]. [`Error::InvalidArgument`] otherwise, and nothing is added.
+    pub fn add(&mut self, key: &[u8], lsn: Lsn, kind: Kind, value: &[u8]) -> Result<()> {
+        self.check_usable()?;
+        if key.len() > KEY_BYTES_MAX || value.len() > VALUE_BYTES_MAX || kind == Kind::RangeDelete {
+            let what = format!(
+                "a table entry of kind {kind:?} with {} key and {} value bytes, but at most {KEY_BYTES_MAX} and \
+                 {VALUE_BYTES_MAX} are allowed, and range deletes go to set_tombstones",
+                key.len(),
+                value.len()
+            );
+            return Err(Error::invalid(what));
+        }
+        let first = self.contents.entries == 0;
+        let ordering = match first {
+            true => std::cmp::Ordering::Less,
+            false => Order::of(&*self.options.comparator).compare(self.block.last_key(), key),
+        };
+        if ordering.then_with(|| lsn.cmp(&self.last_lsn)).is_ge() && !first {
+            return Err(Error::invalid(format!(
+                "table entries must ascend by key, then descend by LSN: {key:?} at {lsn} comes too late"
+            )));
+        }
+        let added = self.add_checked(key, lsn, kind, value, first || ordering.is_lt());
+        self.failed |= added.is_err();
+        added
+    }
+
+    fn add_checked(&mut self, key: &[u8], lsn: Lsn, kind: Kind, value: &[u8], new_key: bool) -> Result<()> {
+        if !self.block.is_empty() && self.block.bytes() + key.len() + value.len() > self.options.block_bytes {
+            self.finish_block()?;
+        }
+        self.write_due_fence(Some(key));
+        if new_key && let Some(filter) = &mut self.filter {
+            filter.add_hash(self.options.hasher.hash(key));
+        }
+        let contents = &mut self.contents;
+        if contents.entries == 0 {
+            contents.smallest = key.to_vec();
+        }
+        contents.entries += 1;
+        contents.deletes += u64::from(kind == Kind::Delete);
+        contents.min_lsn = contents.min_lsn.min(lsn);
+        contents.max_lsn = contents.max_lsn.max(lsn);
+        contents.raw_bytes += (key.len() + value.len()) as u64;
+        self.last_lsn = lsn;
+        self.block.add(key, lsn, kind as u8, value);
+        if self.block.bytes() >= self.options.block_bytes {
+            self.finish_block()?;
+        }
+        Ok(())
+    }
+
+    fn finish_block(&mut self) -> Result<()> {
+        let frame = self.encoder.encode(self.block.finish(), self.contents.seed, self.out.offset)?;
+        let place = self.out.append_frame(&frame)?;
+        self.block.clear(BLOCK_KEEP_BYTES);
+        self.fence_due = Some(place.end());
+        Ok(())
+    }
+
+    /// Writes the fence of the last data block, as short as the next entry allows.
+    fn write_due_fence(&mut self, next: Option<&[u8]>) {
+        let Some(end) = self.fence_due.take() else { return };
+        let last = self.block.last_key();
+        let (fence, lsn) = match next {
+            Some(key) if key == last => (last, self.last_lsn),
+            Some(key) if self.bytewise => (separator(last, key), Lsn::ZERO),
+            _ => (last, Lsn::ZERO),
+        };
+        self.index.add(fence, lsn, end);
+        if self.index.bytes() >= self.options.index_block_bytes {
+            let leaf = Leaf { block: self.index.finish(), last_key: fence.to_vec(), last_lsn: lsn };
+            self.leaf_bytes += leaf.block.len();
+            self.leaves.push(leaf);
+            self.index = IndexBuilder::new(self.bytewise, end);
+        }
+    }
+
+    /// Sets the range tombstones of the table; the last call counts.
+    pub fn set_tombstones(&mut self, tombstones: Tombstones) {
+        self.tombstones = tombstones;
+    }
+
+    /// Bytes of the file if it were finished now, about.
+    pub fn estimated_bytes(&self) -> u64 {
+        let filter = self.filter.as_ref().map_or(0, FilterBuilder::estimated_bytes);
+        self.out.offset + (self.block.bytes() + self.index.bytes() + self.leaf_bytes + filter) as u64
+    }
+
+    /// Versions added so far.
+    pub fn entries(&self) -> u64 {
+        self.contents.entries
+    }
+
+    /// True if there is nothing to write: no entry and no range tombstone.
+    pub fn is_empty(&self) -> bool {
+        self.contents.entries == 0 && self.tombstones.is_empty()
+    }
+
+    /// Writes the rest, syncs the file and describes it. [`Error::InvalidArgument`] for an empty table.
+    pub fn finish(mut self) -> Result<TableMeta> {
+        self.check_usable()?;
+        if self.is_empty() {
+            return Err(Error::invalid("a table needs an entry or a range tombstone"));
+        }
+        if !self.block.is_empty() {
+            self.finish_block()?;
+        }
+        self.write_due_fence(None);
+        self.count_tombstones();
+        let mut properties = Properties {
+            comparator: self.options.comparator.name().to_owned(),
+            shape: [self.options.block_bytes as u64, self.options.restart_interval as u64],
+            ..Properties::default()
+        };
+        let seed = self.contents.seed;
+        if !self.tombstones.is_empty() {
+            let block = tombstone_block::encode(&self.tombstones);
+            let frame = self.encoder.encode(&block, seed, self.out.offset)?;
+            properties.tombstones = Some(self.out.append_frame(&frame)?);
+        }
+        if let Some(filter) = self.filter.take().filter(|filter| !filter.is_empty()) {
+            let frame_offset = self.out.offset;
+            let filter = filter.finish();
+            properties.filter =
+                Some(self.out.append_frame(&FrameEncoder::encode_raw(&filter, seed, frame_offset))?);
+            properties.filter_check = self.options.hasher.hash(FILTER_CHECK_KEY);
+        }
+        self.write_index(&mut properties)?;
+        properties.contents = self.contents.clone();
+        let block = properties.encode();
+        let frame = FrameEncoder::encode_raw(&block, seed, self.out.offset);
+        let place = self.out.append_frame(&frame)?;
+        let file_bytes = self.out.offset + FOOTER_BYTES as u64;
+        self.out.append(&Footer { properties: place, seed, file_bytes }.encode())?;
+        self.out.flush()?;
+        self.out.file.sync()?;
+        self.contents.file_bytes = file_bytes;
+        self.contents.content_hash = self.out.hash.digest128();
+        Ok(self.contents)
+    }
+
+    /// Writes the index blocks and their root; one block is its own root.
+    fn write_index(&mut self, properties: &mut Properties) -> Result<()> {
+        let seed = self.contents.seed;
+        if self.leaves.is_empty() && self.index.is_empty() {
+            return Ok(());
+        }
+        if !self.index.is_empty() {
+            let last_key = self.block.last_key().to_vec();
+            self.leaves.push(Leaf { block: self.index.finish(), last_key, last_lsn: Lsn::ZERO });
+        }
+        let leaves = std::mem::take(&mut self.leaves);
+        properties.index_depth = if leaves.len() == 1 { 1 } else { 2 };
+        let mut root = IndexBuilder::new(self.bytewise, self.out.offset);
+        for leaf in &leaves {
+            let frame = self.encoder.encode(&leaf.block, seed, self.out.offset)?;
+            let place = self.out.append_frame(&frame)?;
+            root.add(&leaf.last_key, leaf.last_lsn, place.end());
+            properties.index = Some(place);
+        }
+        if leaves.len() > 1 {
+            let block = root.finish();
+            let frame = self.encoder.encode(&block, seed, self.out.offset)?;
+            properties.index = Some(self.out.append_frame(&frame)?);
+        }
+        Ok(())
+    }
+
+    /// Extends bounds and counts by the range tombstones, the entries being done.
+    fn count_tombstones(&mut self) {
+        let comparator = &*self.options.comparator;
+        let contents = &mut self.contents;
+        let had_entries = contents.entries != 0;
+        if had_entries {
+            contents.largest = self.block.last_key().to_vec();
+        }
+        contents.range_tombstones = self.tombstones.len() as u64;
+        let mut first = true;
+        for tombstone in self.tombstones.iter() {
+            let is_smallest = comparator.compare(&tombstone.start, &contents.smallest).is_lt();
+            if first && (!had_entries || is_smallest) {
+                contents.smallest.clone_from(&tombstone.start);
+            }
+            if (first && !had_entries) || comparator.compare(&tombstone.end, &contents.largest).is_gt() {
+                contents.largest.clone_from(&tombstone.end);
+                contents.largest_exclusive = true;
+            }
+            contents.min_lsn = contents.min_lsn.min(tombstone.lsn);
+            contents.max_lsn = contents.max_lsn.max(tombstone.lsn);
+            contents.raw_bytes += (tombstone.start.len() + tombstone.end.len()) as u64;
+            first = false;
+        }
+    }
+
+    fn check_usable(&self) -> Result<()> {
+        if self.failed {
+            let path = self.path.display();
+            return Err(Error::invalid(format!(
+                "an earlier write of {path} failed: remove it and start again"
+            )));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,89 @@
+//! `cargo x ci`: everything a change must pass, in the order that fails fastest.
+//!
+//! Place: called by `main` and, without the tests it has already run, by `.ci/run`.
+//!
+//! Two passes of clippy: the libraries and binaries with every lint, so that the file system, the clock,
+//! random numbers and threads stay inside `env`; then all targets without that one, since tests may use them.
+
+use std::time::Instant;
+
+use crate::process::{cargo, human, show};
+use crate::{tidy, tree};
+
+type Step = (&'static str, fn() -> Result<(), String>);
+
+const STEPS: &[Step] = &[
+    ("fmt", || show("fmt", &mut cargo(&tree::root(), &["fmt", "--all", "--", "--check"]))),
+    ("tidy", tidy::run),
+    ("clippy", clippy),
+    ("doc", doc),
+    ("test", || show("test", &mut cargo(&tree::root(), &["test", "--workspace"]))),
+    ("loom", || loom(&[])),
+    ("tour", tour),
+];
+
+/// Runs the steps; stops at the first that fails.
+pub fn run(arguments: &[String]) -> Result<(), String> {
+    let mut without = Vec::new();
+    let mut arguments = arguments.iter();
+    while let Some(argument) = arguments.next() {
+        match (argument.as_str(), arguments.next()) {
+            ("--without", Some(step)) if STEPS.iter().any(|(name, _)| name == step) => {
+                without.push(step.as_str())
+            }
+            _ => {
+                return Err(
+                    "ci: --without STEP, with a STEP of fmt, tidy, clippy, doc, test, loom, tour".into()
+                );
+            }
+        }
+    }
+    let started = Instant::now();
+    let mut times = Vec::new();
+    for (name, step) in STEPS.iter().filter(|(name, _)| !without.contains(name)) {
+        println!("==> {name}");
+        let began = Instant::now();
+        step()?;
+        println!("<== {name}: {}", human(began.elapsed()));
+        times.push(format!("{name} {}", human(began.elapsed())));
+    }
+    println!("ci: all passed in {} ({})", human(started.elapsed()), times.join(", "));
+    Ok(())
+}
+
+fn clippy() -> Result<(), String> {
+    let root = tree::root();
+    let strict = ["clippy", "--workspace", "--lib", "--bins", "--", "-D", "warnings"];
+    show("clippy", &mut cargo(&root, &strict))?;
+    let all = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
+    let tests_may = ["-A", "clippy::disallowed_methods", "-A", "clippy::disallowed_types"];
+    show("clippy of the tests", cargo(&root, &all).args(tests_may))
+}
+
+fn doc() -> Result<(), String> {
+    let arguments = ["doc", "--workspace", "--no-deps", "--document-private-items"];
+    show("doc", cargo(&tree::root(), &arguments).env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+/// The model-checked tests, in a target directory of their own: the flag rebuilds everything.
+pub fn loom(arguments: &[String]) -> Result<(), String> {
+    let filter = arguments.first().map_or("loom_", String::as_str);
+    let mut command = cargo(&tree::root(), &["test", "-p", "drumlin", "--release", "--lib", filter]);
+    let flags = match std::env::var("RUSTFLAGS") {
+        Ok(flags) if !flags.is_empty() => format!("{flags} --cfg loom"),
+        _ => "--cfg loom".to_string(),
+    };
+    command.env("RUSTFLAGS", flags).env("CARGO_TARGET_DIR", tree::target().join("loom"));
+    show("loom", &mut command)
+}
+
+/// The main job on real data, in a fresh directory that is removed when it went well.
+fn tour() -> Result<(), String> {
+    let store = tree::target().join("ci-tour");
+    if store.exists() {
+        std::fs::remove_dir_all(&store).map_err(|e| format!("tour: remove {}: {e}", store.display()))?;
+    }
+    let mut command = cargo(&tree::root(), &["run", "--release", "-p", "drumlin-cli", "--"]);
+    show("tour", command.arg("--db").arg(&store).arg("tour"))?;
+    std::fs::remove_dir_all(&store).map_err(|e| format!("tour: it left no store at {}: {e}", store.display()))
+}

@@ -1,0 +1,247 @@
+//! `cargo x planted`: plants one bug at a time in a copy of the tree and expects its test to fail.
+//!
+//! Place: called by `main`; `tidy` asks it whether the bugs still fit the code. A bug is a file
+//! `planted/NAME.toml`, read by `bug`.
+//!
+//! Per bug: one substitution; the test must *build* (a bug that does not compile shows nothing), then *fail*
+//! with the named test, or die, or hang. Before that, every test command passes on the tree without a bug
+//! (a test that fails anyway catches nothing).
+//! The copy lives in `target/planted`, so builds between bugs are incremental and the working tree is never touched.
+
+mod bug;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::process::{End, cargo, human, watch};
+use crate::tree;
+use bug::Bug;
+
+const BUILD_LIMIT: Duration = Duration::from_secs(1200);
+const TEST_LIMIT: Duration = Duration::from_secs(300);
+
+/// Plants the named bugs, or all.
+pub fn run(arguments: &[String]) -> Result<(), String> {
+    let root = tree::root();
+    let mut bugs = all(&root)?;
+    let flag = |name: &str| arguments.iter().any(|a| a == name);
+    let names: Vec<&String> = arguments.iter().filter(|a| !a.starts_with("--")).collect();
+    if let Some(unknown) = names.iter().find(|n| !bugs.iter().any(|b| b.name == n.as_str())) {
+        return Err(format!("planted: no bug named {unknown}; `cargo x planted --list` lists them"));
+    }
+    bugs.retain(|b| names.is_empty() || names.contains(&&b.name));
+    if flag("--list") {
+        for bug in &bugs {
+            println!("{:36} {}", bug.name, bug.story);
+        }
+        println!("{} bugs", bugs.len());
+        return Ok(());
+    }
+    let stale = stale(&root)?;
+    if let Some((path, what)) = stale.first() {
+        return Err(format!("planted: {}: {what}", path.display()));
+    }
+    let copy = Copy::make(&root)?;
+    if !flag("--no-baseline") {
+        baseline(&copy, &bugs)?;
+    }
+    let mut survivors = Vec::new();
+    println!("{:36} {:10} {:>8}  caught by", "bug", "outcome", "time");
+    for bug in &bugs {
+        let began = Instant::now();
+        let outcome = plant(&copy, bug);
+        let took = human(began.elapsed());
+        match outcome {
+            Ok(caught_by) => println!("{:36} {:10} {took:>8}  {caught_by}", bug.name, "caught"),
+            Err(why) => {
+                println!("{:36} {:10} {took:>8}  {why}", bug.name, "SURVIVED");
+                survivors.push(bug.name.as_str());
+            }
+        }
+    }
+    println!("planted: {} of {} bugs caught", bugs.len() - survivors.len(), bugs.len());
+    if survivors.is_empty() { Ok(()) } else { Err(format!("planted: not caught: {}", survivors.join(", "))) }
+}
+
+/// (file, what is wrong) for every bug that no longer fits the code.
+pub fn stale(root: &Path) -> Result<Vec<(PathBuf, String)>, String> {
+    let mut found = Vec::new();
+    for bug in all(root)? {
+        let path = PathBuf::from(format!("planted/{}.toml", bug.name));
+        let text = match tree::read(&root.join(&bug.file)) {
+            Ok(text) => text,
+            Err(why) => {
+                found.push((path, why));
+                continue;
+            }
+        };
+        match text.matches(&bug.find).count() {
+            1 => {}
+            n => found
+                .push((path.clone(), format!("its `find` text occurs {n} times in {}, not once", bug.file))),
+        }
+        if bug.find == bug.replace {
+            found.push((path.clone(), "`replace` changes nothing".into()));
+        }
+        let function = bug.caught_by.rsplit("::").next().unwrap_or_default();
+        let declared = tree::files(root)?.iter().any(|f| {
+            f.extension().is_some_and(|e| e == "rs")
+                && tree::read(&root.join(f)).is_ok_and(|t| t.contains(&format!("fn {function}(")))
+        });
+        if !declared {
+            found.push((path, format!("its test `{}` does not exist", bug.caught_by)));
+        }
+    }
+    Ok(found)
+}
+
+fn all(root: &Path) -> Result<Vec<Bug>, String> {
+    let dir = root.join("planted");
+    let mut bugs = Vec::new();
+    let mut names: Vec<PathBuf> = tree::files(&dir)?;
+    names.retain(|n| n.extension().is_some_and(|e| e == "toml"));
+    for name in names {
+        let stem = name.file_stem().and_then(|s| s.to_str()).unwrap_or_default();
+        bugs.push(
+            Bug::parse(stem, &tree::read(&dir.join(&name))?)
+                .map_err(|e| format!("planted/{stem}.toml: {e}"))?,
+        );
+    }
+    Ok(bugs)
+}
+
+/// The copy of the tree that bugs are planted in.
+struct Copy {
+    tree: PathBuf,
+    target: PathBuf,
+}
+
+impl Copy {
+    fn make(root: &Path) -> Result<Self, String> {
+        let base = tree::target().join("planted");
+        let copy = Self { tree: base.join("tree"), target: base.join("target") };
+        let files = tree::files(root)?;
+        for file in &files {
+            let from = root.join(file);
+            let bytes = std::fs::read(&from).map_err(|e| format!("read {}: {e}", from.display()))?;
+            tree::write_if_changed(&copy.tree.join(file), &bytes)?;
+        }
+        for extra in tree::files(&copy.tree)?.iter().filter(|f| files.binary_search(f).is_err()) {
+            let path = copy.tree.join(extra);
+            std::fs::remove_file(&path).map_err(|e| format!("remove {}: {e}", path.display()))?;
+        }
+        Ok(copy)
+    }
+
+    fn cargo(&self, bug: &Bug, extra: &[&str]) -> std::process::Command {
+        let mut arguments: Vec<&str> = vec!["test"];
+        arguments.extend(bug.test.iter().map(String::as_str));
+        arguments.extend(extra);
+        let mut command = cargo(&self.tree, &arguments);
+        let target = if bug.loom { self.target.join("loom") } else { self.target.clone() };
+        command.env("CARGO_TARGET_DIR", target).env("CARGO_TERM_COLOR", "never");
+        if bug.loom {
+            command.env("RUSTFLAGS", "--cfg loom");
+        }
+        command
+    }
+}
+
+/// Every test passes while no bug is planted.
+fn baseline(copy: &Copy, bugs: &[Bug]) -> Result<(), String> {
+    let mut done = BTreeSet::new();
+    for bug in bugs {
+        if !done.insert((bug.loom, bug.test.clone())) {
+            continue;
+        }
+        let watched = watch(&mut copy.cargo(bug, &[]), BUILD_LIMIT + TEST_LIMIT)?;
+        if !matches!(watched.end, End::Code(0)) {
+            return Err(format!(
+                "planted: without any bug, the test of {} fails:\n{}",
+                bug.name, watched.output
+            ));
+        }
+        if ran(&watched.output) == 0 {
+            return Err(format!("planted: the test command of {} runs no test", bug.name));
+        }
+    }
+    println!("baseline: {} test commands pass without a bug", done.len());
+    Ok(())
+}
+
+/// Plants one bug, runs its test, takes it out again. Says which test caught it.
+fn plant(copy: &Copy, bug: &Bug) -> Result<String, String> {
+    let path = copy.tree.join(&bug.file);
+    let sound = tree::read(&path)?;
+    tree::write_if_changed(&path, sound.replacen(&bug.find, &bug.replace, 1).as_bytes())?;
+    let outcome = judge(copy, bug);
+    tree::write_if_changed(&path, sound.as_bytes())?;
+    outcome
+}
+
+fn judge(copy: &Copy, bug: &Bug) -> Result<String, String> {
+    let built = watch(&mut copy.cargo(bug, &["--no-run"]), BUILD_LIMIT)?;
+    if !matches!(built.end, End::Code(0)) {
+        return Err(format!("it does not build:\n{}", last_lines(&built.output, 20)));
+    }
+    let tested = watch(&mut copy.cargo(bug, &[]), TEST_LIMIT)?;
+    let failed: Vec<&str> = failed_tests(&tested.output);
+    let named = failed.iter().any(|t| t.ends_with(&bug.caught_by));
+    match tested.end {
+        End::Timeout => Ok(format!("{} (hung for {})", bug.caught_by, human(tested.took))),
+        End::Code(0) => Err(format!("`{}` passes", bug.caught_by)),
+        _ if named => Ok(failed.join(", ")),
+        _ if !failed.is_empty() => Err(format!("not `{}` failed but {}", bug.caught_by, failed.join(", "))),
+        // The test process died before it could name the test: an abort, a signal, a stack overflow.
+        _ if tested.output.contains("running ") => Ok(format!("{} (the process died)", bug.caught_by)),
+        _ => Err(format!("cargo failed before any test:\n{}", last_lines(&tested.output, 20))),
+    }
+}
+
+/// The tests that the harness lists as failed, in lines `test NAME ... FAILED` and below `failures:`.
+fn failed_tests(output: &str) -> Vec<&str> {
+    let mut found: Vec<&str> = Vec::new();
+    let mut listing = false;
+    for line in output.lines() {
+        listing = line == "failures:" || (listing && (line.starts_with("    ") || line.is_empty()));
+        let name = line.trim();
+        if listing && line.starts_with("    ") && !name.contains(' ') {
+            found.push(name);
+        } else if let Some(rest) = line.strip_prefix("test ").filter(|_| line.ends_with("FAILED")) {
+            found.extend(rest.split_whitespace().next());
+        }
+    }
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+/// How many tests ran, by the `test result` lines.
+fn ran(output: &str) -> u64 {
+    let passed = |l: &str| l.strip_prefix("test result: ok. ")?.split(' ').next()?.parse::<u64>().ok();
+    output.lines().filter_map(passed).sum()
+}
+
+fn last_lines(text: &str, count: usize) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(count)..].join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failed_tests_are_read_from_the_harness_output() {
+        let output = "running 3 tests\ntest a::b ... ok\ntest a::c ... FAILED\ntest a::d ... noise\n\n\
+                      failures:\n\n---- a::c stdout ----\n    deep text here\n\nfailures:\n    a::c\n    a::d\n\n\
+                      test result: FAILED. 1 passed; 2 failed";
+        assert_eq!(failed_tests(output), ["a::c", "a::d"]);
+    }
+
+    #[test]
+    fn tests_that_ran_are_counted_over_all_binaries() {
+        assert_eq!(ran("test result: ok. 3 passed; 0 failed\nx\ntest result: ok. 0 passed; 0 failed"), 3);
+    }
+}

@@ -1,0 +1,159 @@
+//! Links of the documents: relative links and anchors in Markdown, names of documents in code.
+//!
+//! Place: called by `tidy`. Links to the network are not followed.
+
+use std::collections::HashSet;
+use std::path::{Component, Path, PathBuf};
+
+use super::Finding;
+use super::source::Source;
+use crate::tree;
+
+/// Judges every Markdown file, and every `docs/….md` named in Rust code.
+pub fn check(
+    root: &Path,
+    files: &[PathBuf],
+    sources: &[Source],
+    findings: &mut Vec<Finding>,
+) -> Result<(), String> {
+    let known: HashSet<PathBuf> =
+        files.iter().flat_map(|f| f.ancestors().map(Path::to_path_buf).collect::<Vec<_>>()).collect();
+    for path in files.iter().filter(|p| p.extension().is_some_and(|e| e == "md")) {
+        let text = tree::read(&root.join(path))?;
+        for (line, target) in targets(&text) {
+            let (file, anchor) = target.split_once('#').map_or((target, None), |(f, a)| (f, Some(a)));
+            if file.contains("://") || file.starts_with("mailto:") {
+                continue;
+            }
+            let to = match file {
+                "" => path.clone(),
+                _ => normal(&path.parent().unwrap_or(Path::new("")).join(file)),
+            };
+            if !known.contains(&to) {
+                findings.push(Finding::new(path, line, "link", format!("{target}: there is no such file")));
+            } else if let Some(anchor) = anchor.filter(|_| to.extension().is_some_and(|e| e == "md"))
+                && !anchors(&tree::read(&root.join(&to))?).contains(anchor)
+            {
+                findings.push(Finding::new(
+                    path,
+                    line,
+                    "link",
+                    format!("{target}: there is no such heading"),
+                ));
+            }
+        }
+    }
+    for source in sources {
+        for (number, line) in source.text.lines().enumerate() {
+            for name in documents(line) {
+                if !known.contains(Path::new(name)) && !source.is_test(number) {
+                    findings.push(Finding::new(
+                        &source.path,
+                        number + 1,
+                        "link",
+                        format!("{name} does not exist"),
+                    ));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// (line from 1, target) of every `[text](target)` outside code blocks and code spans.
+fn targets(text: &str) -> Vec<(usize, &str)> {
+    let mut found = Vec::new();
+    let mut fenced = false;
+    for (number, line) in text.lines().enumerate() {
+        if line.trim_start().starts_with("```") {
+            fenced = !fenced;
+        }
+        if fenced {
+            continue;
+        }
+        for (at, _) in line.match_indices("](") {
+            let in_span = line[..at].matches('`').count() % 2 == 1;
+            if let Some(end) = line[at + 2..].find(')').filter(|_| !in_span) {
+                let target = line[at + 2..at + 2 + end].split_whitespace().next().unwrap_or_default();
+                found.push((number + 1, target.trim_matches(['<', '>'])));
+            }
+        }
+    }
+    found
+}
+
+/// The anchors that headings make: lower case, spaces to hyphens, punctuation dropped.
+fn anchors(text: &str) -> HashSet<String> {
+    let mut fenced = false;
+    let mut found = HashSet::new();
+    for line in text.lines() {
+        if line.trim_start().starts_with("```") {
+            fenced = !fenced;
+        }
+        if fenced || !line.starts_with('#') {
+            continue;
+        }
+        let title = line.trim_start_matches('#').trim().to_lowercase();
+        let kept = title.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+        found.insert(kept.map(|c| if c == ' ' { '-' } else { c }).collect());
+    }
+    found
+}
+
+/// Names like `docs/HACKING.md` in a line of code or comment.
+fn documents(line: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    for (at, _) in line.match_indices("docs/") {
+        let rest = &line[at..];
+        let end = rest
+            .find(|c: char| !c.is_alphanumeric() && !matches!(c, '/' | '_' | '-' | '.'))
+            .unwrap_or(rest.len());
+        let name = rest[..end].trim_end_matches('.');
+        let whole = !line[..at].ends_with(|c: char| c.is_alphanumeric() || c == '/' || c == '_');
+        if whole && name.ends_with(".md") {
+            found.push(name);
+        }
+    }
+    found
+}
+
+/// Takes `.` and `..` out of a path.
+fn normal(path: &Path) -> PathBuf {
+    let mut out = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                out.pop();
+            }
+            part => out.push(part),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_are_found_outside_code_only() {
+        let text = "[a](b.md) and `[c](d.md)` [e](f.md#g)\n```\n[h](i.md)\n```\n[j](<k.md> \"title\")";
+        assert_eq!(targets(text), [(1, "b.md"), (1, "f.md#g"), (5, "k.md")]);
+    }
+
+    #[test]
+    fn anchors_follow_the_headings() {
+        let anchors = anchors("# The way, of a write\n```\n# not this\n```\n## I1 Order.");
+        assert!(anchors.contains("the-way-of-a-write") && anchors.contains("i1-order") && anchors.len() == 2);
+    }
+
+    #[test]
+    fn documents_named_in_code_are_found() {
+        assert_eq!(
+            documents("//! See docs/formats/log.md, mydocs/x.md and docs/GLOSSARY.md."),
+            ["docs/formats/log.md", "docs/GLOSSARY.md"]
+        );
+        assert_eq!(normal(Path::new("docs/formats/../papers/./clsm.md")), Path::new("docs/papers/clsm.md"));
+    }
+}
