@@ -32,12 +32,12 @@ pub fn write_keyspace(args: &Args) -> Result<(Db, Keyspace)> {
     let db = Db::open(args.db(), Options::default())?;
     match db.keyspace(args.keyspace(), KeyspaceOptions::default()) {
         Ok(keyspace) => Ok((db, keyspace)),
-        Err(error) => close_after(&db, Err(error.into())),
+        Err(error) => close_after(db, Err(error.into())),
     }
 }
 
 /// Closes the store; the command's own failure wins over one of closing.
-pub fn close_after<T>(db: &Db, result: Result<T>) -> Result<T> {
+pub fn close_after<T>(db: Db, result: Result<T>) -> Result<T> {
     let closed = db.close().map_err(Failure::from);
     let value = result?;
     closed?;

@@ -32,6 +32,14 @@ impl Output {
         writeln!(self.out, "{text}").map_err(Failure::output)
     }
 
+    /// Writes text of several lines, with one line end behind it.
+    pub fn text(&mut self, text: &str) -> Result<()> {
+        match text.trim_end() {
+            "" => Ok(()),
+            text => self.line(text),
+        }
+    }
+
     /// Hands everything written so far to the reader.
     pub fn flush(&mut self) -> Result<()> {
         self.out.flush().map_err(Failure::output)
@@ -51,7 +59,7 @@ pub fn tell(text: &str) {
 
 /// Whether results may be drawn with bold and colour: a terminal, and `NO_COLOR` unset or empty.
 pub fn stdout_takes_style() -> bool {
-    io::stdout().is_terminal() && !std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+    io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 /// A count of bytes for people: `13.1 MB`.

@@ -23,7 +23,7 @@ pub fn run(args: &Args, cas: &Cas) -> Result<()> {
             (db, keyspace.compare_and_swap(key, None, Some(value)))
         }
     };
-    let outcome = open::close_after(&db, outcome.map_err(Into::into))?;
+    let outcome = open::close_after(db, outcome.map_err(Into::into))?;
     let mut out = Output::new();
     match outcome {
         drumlin::Cas::Swapped => {

@@ -15,14 +15,14 @@ pub fn run(args: &Args) -> Result<()> {
         Some(name) => db.open_keyspace(name).and_then(|keyspace| keyspace.compact()),
         None => db.compact(),
     };
-    let shape = compacted.map(|()| db.shape().to_string());
+    let shape = compacted.map(|()| db.shape());
     drop(bar);
-    let shape = open::close_after(&db, shape.map_err(Into::into))?;
+    let shape = open::close_after(db, shape.map_err(Into::into))?;
     let mut out = Output::new();
     if args.json {
         out.line(r#"{"ok":true}"#)?;
     } else {
-        out.line(shape.trim_end())?;
+        out.text(&shape)?;
     }
     out.finish()
 }

@@ -13,7 +13,7 @@ use crate::output::Output;
 pub fn run(args: &Args, key: &OsStr) -> Result<()> {
     let db = open::change(args)?;
     let deleted = db.open_keyspace(args.keyspace()).and_then(|keyspace| keyspace.delete(args::bytes(key)));
-    open::close_after(&db, deleted.map_err(Into::into))?;
+    open::close_after(db, deleted.map_err(Into::into))?;
     let mut out = Output::new();
     if args.json {
         out.line(r#"{"ok":true}"#)?;

@@ -66,7 +66,7 @@ pub fn run(args: &Args, load: &Load) -> Result<()> {
             Err(Failure::Stopped { cause: Box::new(cause), safe: durable(done.records) })
         }
     };
-    open::close_after(&db, result)?;
+    open::close_after(db, result)?;
     report(args, &name, done, began.elapsed().as_secs_f64())
 }
 

@@ -12,7 +12,7 @@ use crate::output::Output;
 pub fn run(args: &Args, key: &OsStr, value: &OsStr) -> Result<()> {
     let (db, keyspace) = open::write_keyspace(args)?;
     let put = keyspace.put(args::bytes(key), args::bytes(value));
-    open::close_after(&db, put.map_err(Into::into))?;
+    open::close_after(db, put.map_err(Into::into))?;
     let mut out = Output::new();
     if args.json {
         out.line(r#"{"ok":true}"#)?;

@@ -66,12 +66,11 @@ pub fn run(args: &Args, scan: &Scan) -> Result<()> {
     outcome
 }
 
+/// Where a scan begins and ends.
+type Interval = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
 /// The keys in [from, to) that begin with `prefix`; `None` if there can be none.
-fn interval(
-    from: Option<&[u8]>,
-    to: Option<&[u8]>,
-    prefix: Option<&[u8]>,
-) -> Option<(Bound<Vec<u8>>, Bound<Vec<u8>>)> {
+fn interval(from: Option<&[u8]>, to: Option<&[u8]>, prefix: Option<&[u8]>) -> Option<Interval> {
     let prefix = prefix.unwrap_or_default();
     let start = from.unwrap_or_default().max(prefix).to_vec();
     let end = match (to.map(<[u8]>::to_vec), behind_prefix(prefix)) {

@@ -1,4 +1,8 @@
-//! `shape`: a drawing of the tree, level by level; with `--json`, `{"shape":"..."}`.
+//! `shape`: a drawing of the tree, level by level.
+//!
+//! 1. With `--json`: `{"keyspaces":[{"name":...,"memory":{...},"levels":[{...},...]}]}`, the figures of the drawing.
+
+use drumlin::Stats;
 
 use crate::args::Args;
 use crate::escape;
@@ -7,15 +11,34 @@ use crate::open;
 use crate::output::Output;
 
 pub fn run(args: &Args) -> Result<()> {
-    let shape = open::read(args)?.shape().to_string();
+    let db = open::read(args)?;
     let mut out = Output::new();
     if args.json {
-        let mut line = br#"{"shape":"#.to_vec();
-        escape::push_string(&mut line, &shape);
-        line.extend_from_slice(b"}\n");
-        out.bytes(&line)?;
+        out.bytes(&json(&db.stats()))?;
     } else {
-        out.line(shape.trim_end())?;
+        out.text(&db.shape())?;
     }
     out.finish()
+}
+
+fn json(stats: &Stats) -> Vec<u8> {
+    let mut line = br#"{"keyspaces":["#.to_vec();
+    for (at, keyspace) in stats.keyspaces.iter().enumerate() {
+        line.extend_from_slice(if at > 0 { &br#",{"name":"#[..] } else { br#"{"name":"# });
+        escape::push_string(&mut line, &keyspace.name);
+        let levels: Vec<String> = keyspace
+            .levels
+            .iter()
+            .map(|l| format!(r#"{{"tables":{},"bytes":{},"versions":{}}}"#, l.tables, l.bytes, l.entries))
+            .collect();
+        let rest = format!(
+            r#","memory":{{"bytes":{},"versions":{}}},"levels":[{}]}}"#,
+            keyspace.memtable_bytes,
+            keyspace.memtable_entries,
+            levels.join(",")
+        );
+        line.extend_from_slice(rest.as_bytes());
+    }
+    line.extend_from_slice(b"]}\n");
+    line
 }

@@ -11,7 +11,7 @@ pub fn run(args: &Args) -> Result<()> {
     if args.json {
         out.line(stats.to_json())?;
     } else {
-        out.line(stats.to_string().trim_end())?;
+        out.text(&stats.to_string())?;
     }
     out.finish()
 }

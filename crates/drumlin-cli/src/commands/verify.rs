@@ -4,8 +4,7 @@
 //! 2. Wrong bytes exit 3; each place is printed with its file and the offset of the block.
 //! 3. A store that is too rotten to open is reported in the same form.
 
-use drumlin::error::Corruption;
-use drumlin::{Error, VerifyReport};
+use drumlin::{Corruption, Error, VerifyReport};
 
 use crate::args::Args;
 use crate::escape;
@@ -33,7 +32,7 @@ pub fn run(args: &Args) -> Result<()> {
             out.line(format_args!(
                 "sound: {}, {}, every checksum is right",
                 output::plural(report.files as u64, "file"),
-                output::bytes(report.bytes as u64)
+                output::bytes(report.bytes)
             ))?;
         }
     }
@@ -52,8 +51,8 @@ fn verify(args: &Args) -> Result<VerifyReport> {
     let db = open::read(args)?;
     let bar = Watcher::new(args.quiet).bytes("verifying", 0);
     Ok(db.verify(&mut |progress| {
-        bar.total(progress.bytes as u64);
-        bar.at(progress.bytes_done as u64);
+        bar.total(progress.bytes_total);
+        bar.at(progress.bytes);
     })?)
 }
 

@@ -4,14 +4,16 @@ use super::*;
 use crate::args::InputFormat as Kind;
 use crate::args::InputFormat::{Csv, Jsonl, Lines, Tsv};
 
-type Found = Vec<Result<(u64, Vec<u8>, Vec<u8>), (u64, String)>>;
+/// Line, key and value; or line and what is wrong.
+type One = Result<(u64, Vec<u8>, Vec<u8>), (u64, String)>;
+type Found = Vec<One>;
 
 /// Gives one byte a read, so that every line is met in pieces.
-struct Dribble(std::vec::IntoIter<u8>);
+struct Dribble(Vec<u8>);
 
 impl Read for Dribble {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        Ok(self.0.next().map_or(0, |byte| {
+        Ok(self.0.pop().map_or(0, |byte| {
             out[0] = byte;
             1
         }))
@@ -35,17 +37,17 @@ fn all(mut records: Records) -> Found {
 
 fn load(text: &[u8], kind: Kind, key: &str, no_header: bool) -> Found {
     let whole = all(begin(text, kind, key, no_header).unwrap());
-    let dribble = Box::new(Dribble(text.to_vec().into_iter()));
+    let dribble = Box::new(Dribble(text.iter().rev().copied().collect()));
     let pieces = all(Records::begin(dribble, kind, key.as_bytes(), no_header).unwrap());
     assert_eq!(whole, pieces, "the same records however the input arrives");
     whole
 }
 
-fn good(line: u64, key: &[u8], value: &[u8]) -> Result<(u64, Vec<u8>, Vec<u8>), (u64, String)> {
+fn good(line: u64, key: &[u8], value: &[u8]) -> One {
     Ok((line, key.to_vec(), value.to_vec()))
 }
 
-fn bad(line: u64, why: &str) -> Result<(u64, Vec<u8>, Vec<u8>), (u64, String)> {
+fn bad(line: u64, why: &str) -> One {
     Err((line, why.to_string()))
 }
 
@@ -227,7 +229,7 @@ fn keys_beyond_the_limit_are_bad_lines() {
     let text = format!("{long}\n{}\n", &long[1..]);
     let found = all(begin(text.as_bytes(), Lines, "", false).unwrap());
     assert_eq!(found[0], bad(1, "the key has 65537 bytes, but may have 65536"));
-    assert_eq!(found[1], good(2, long[1..].as_bytes(), b""));
+    assert_eq!(found[1], good(2, &long.as_bytes()[1..], b""));
 }
 
 #[test]

@@ -33,14 +33,14 @@ pub fn walk(tour: &mut Tour<'_>) -> Result<()> {
     tour.say.line("In the middle it gets SIGKILL: no handler, no goodbye.")?;
     let db = Db::open(tour.args.db(), options())?;
     let made = db.keyspace(CRASH, keyspace_options()).map(|_| ());
-    open::close_after(&db, made.map_err(Failure::from))?;
+    open::close_after(db, made.map_err(Failure::from))?;
 
     let promised = load_and_kill(tour)?;
     let began = Instant::now();
     let db = Db::open(tour.args.db(), options())?;
     let seconds = began.elapsed().as_secs_f64();
     let compared = compare(tour, &db, promised, seconds);
-    open::close_after(&db, compared)
+    open::close_after(db, compared)
 }
 
 /// Runs the child until it has promised enough, kills it, and gives its last promise.

@@ -12,11 +12,13 @@ use crate::tour::{CITIES, POPULATION, Tour};
 
 pub fn walk(tour: &mut Tour<'_>, db: &Db) -> Result<()> {
     tour.say.section("Verify every checksum")?;
+    // A tree that is still moving makes no drawing.
+    db.wait_for_idle()?;
     let bar = tour.watcher.bytes("verifying", 0);
     let began = Instant::now();
     let report = db.verify(&mut |progress| {
-        bar.total(progress.bytes as u64);
-        bar.at(progress.bytes_done as u64);
+        bar.total(progress.bytes_total);
+        bar.at(progress.bytes);
     })?;
     drop(bar);
     for problem in &report.problems {
@@ -32,14 +34,14 @@ pub fn walk(tour: &mut Tour<'_>, db: &Db) -> Result<()> {
     tour.say.line(format_args!(
         "  {}, {}, in {:.2} s: sound",
         output::plural(report.files as u64, "file"),
-        output::bytes(report.bytes as u64),
+        output::bytes(report.bytes),
         began.elapsed().as_secs_f64()
     ))?;
     tour.say.figure("files", report.files as u64);
-    tour.say.figure("bytes", report.bytes as u64);
+    tour.say.figure("bytes", report.bytes);
 
     tour.say.section("The shape of the tree")?;
-    tour.say.block(&db.shape().to_string())?;
+    tour.say.block(&db.shape())?;
     tour.say.section("Figures")?;
     tour.say.block(&db.stats().to_string())
 }

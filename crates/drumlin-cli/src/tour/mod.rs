@@ -65,13 +65,13 @@ pub fn run(args: &Args) -> Result<()> {
     let walked = loading::walk(&mut tour, &db)
         .and_then(|()| queries::walk(&mut tour, &db))
         .and_then(|()| threads::walk(&mut tour, &db));
-    open::close_after(&db, walked)?;
+    open::close_after(db, walked)?;
 
     crash::walk(&mut tour)?;
 
     let db = Db::open(args.db(), options())?;
     let walked = ending::walk(&mut tour, &db);
-    open::close_after(&db, walked)?;
+    open::close_after(db, walked)?;
     ending::farewell(&mut tour, began.elapsed())
 }
 

@@ -142,7 +142,7 @@ fn fill(tour: &mut Tour<'_>, db: &Db, population: &Keyspace) -> Result<()> {
     for some in rows.chunks(BATCH) {
         let mut batch = db.batch();
         for row in some {
-            batch.put(population, tour.cities.key(*row), number(tour.cities.population(*row)));
+            batch.put(population, tour.cities.key(*row), number(tour.cities.population(*row)))?;
         }
         batch.commit()?;
         interrupt::check()?;
@@ -212,8 +212,8 @@ fn move_people(world: &World<'_>, db: &Db, thread: usize) -> Result<()> {
         }
         let moved = 1 + random.below(leaving.min(10_000) as usize) as u64;
         let mut batch = db.batch();
-        batch.put(&world.population, from_key, number(leaving - moved));
-        batch.put(&world.population, to_key, number(read(&world.population, to_key)? + moved));
+        batch.put(&world.population, from_key, number(leaving - moved))?;
+        batch.put(&world.population, to_key, number(read(&world.population, to_key)? + moved))?;
         batch.commit()?;
         world.operations[thread].fetch_add(1, Ordering::Relaxed);
     }
