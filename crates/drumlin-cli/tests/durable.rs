@@ -35,7 +35,7 @@ fn a_slow_writer_is_told_before_the_program_waits_for_more() {
         }
         given += step;
         // The input stays open and says no more: the promise for all of it must come by itself.
-        while loading.promise().unwrap() != given {}
+        loading.promised(given);
     }
     loading.kill();
     assert_eq!(recovered(&store), (0..given).collect::<Vec<_>>());
@@ -46,7 +46,7 @@ fn half_a_line_is_no_record_yet() {
     let store = Store::new();
     let mut loading = store.loading();
     loading.give("one\ntw");
-    while loading.promise().unwrap() != 1 {}
+    loading.promised(1);
     loading.kill();
     assert_eq!(store.run(["scan", "--keys-only"]).ok(), b"one\n");
 }
@@ -94,7 +94,7 @@ fn ctrl_c_ends_a_load_with_130_and_keeps_what_was_promised() {
     for number in 0..5000 {
         loading.give(&line_of(number));
     }
-    while loading.promise().unwrap() != 5000 {}
+    loading.promised(5000);
     let began = Instant::now();
     kill_process(Pid::from_child(&loading.child), Signal::INT).unwrap();
     // If it waits for input by now, the end of the grace period ends it.

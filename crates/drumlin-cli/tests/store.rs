@@ -1,5 +1,5 @@
 //! Commands about the whole store: `keyspaces`, `stats`, `shape`, `verify`, `compact`; reading without
-//! touching; rot.
+//! touching.
 
 mod support;
 
@@ -87,45 +87,6 @@ fn verify_is_content_with_a_sound_store_also_after_a_kill() {
 }
 
 #[test]
-fn rot_in_a_table_is_named_with_file_and_block_and_exits_3() {
-    let store = loaded(20_000);
-    store.run(["compact"]).ok();
-    let file = store.rot(".tbl").expect("compacting makes a table");
-    let said = store.run(["verify"]).fails(3);
-    let line = said.text().lines().next().unwrap();
-    assert!(line.contains(&file) && line.contains("block at byte "), "{said:?}");
-    let said = store.run(["--json", "verify"]).fails(3);
-    let report: serde_json::Value = serde_json::from_slice(&said.out).unwrap();
-    assert_eq!(report["sound"], false);
-    assert!(report["problems"][0]["file"].as_str().unwrap().ends_with(&file), "{report}");
-    assert!(report["problems"][0]["offset"].is_u64(), "{report}");
-    for command in [&["scan"][..], &["count"], &["compact"]] {
-        let said = store.run(command).fails(3);
-        assert!(said.err.contains(&file), "{command:?}: {said:?}");
-    }
-}
-
-#[test]
-fn a_get_that_meets_rot_exits_3() {
-    let store = loaded(20_000);
-    store.run(["compact"]).ok();
-    store.rot(".tbl").unwrap();
-    let mut rotten = 0;
-    for i in (0..20_000).step_by(199) {
-        let said = store.run(["get", &format!("line-{i:06}")]);
-        match said.code {
-            Some(0) => assert_eq!(said.text(), lines(i + 1).lines().last().unwrap()),
-            _ => {
-                said.fails(3);
-                rotten += 1;
-            }
-        }
-    }
-    // The rotten block may lie between two of these keys; what never happens is a wrong answer.
-    assert!(rotten < 50, "one flipped bit may cost one block, not {rotten} of 101 keys");
-}
-
-#[test]
 fn compact_keeps_every_record() {
     let store = loaded(5000);
     let before = store.run(["scan"]).ok();
@@ -155,7 +116,7 @@ fn a_store_in_use_is_refused_to_a_second_writer() {
     let store = Store::new();
     let mut loading = store.loading();
     loading.give("a\n");
-    while loading.promise().unwrap() != 1 {}
+    loading.promised(1);
     let said = store.run(["put", "k", "v"]).fails(1);
     assert!(said.err.contains("in use"), "{said:?}");
     loading.kill();

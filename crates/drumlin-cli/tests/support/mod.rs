@@ -7,7 +7,9 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
+use std::process::{Child, ChildStdin, Command, Output, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
 
 /// A directory for one store, removed at the end.
 pub struct Store {
@@ -118,14 +120,22 @@ impl Store {
             .unwrap();
         let stdin = child.stdin.take();
         let stdout = BufReader::new(child.stdout.take().unwrap());
-        Loading { child, stdin, stdout }
+        let (sender, lines) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in stdout.split(b'\n') {
+                if sender.send(line.unwrap()).is_err() {
+                    return;
+                }
+            }
+        });
+        Loading { child, stdin, lines }
     }
 
     /// Leaves the store as a killed process leaves it, holding exactly these lines as keys.
     pub fn load_and_kill(&self, lines: &[&str]) {
         let mut loading = self.loading();
         loading.give(&(lines.join("\n") + "\n"));
-        while loading.promise() != Some(lines.len() as u64) {}
+        loading.promised(lines.len() as u64);
         loading.kill();
     }
 
@@ -165,11 +175,14 @@ fn collect(dir: &Path, files: &mut BTreeMap<PathBuf, Vec<u8>>) {
     }
 }
 
+/// How long a test waits for a line before it says that none comes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// A running `load -`.
 pub struct Loading {
     pub child: Child,
     stdin: Option<ChildStdin>,
-    stdout: BufReader<ChildStdout>,
+    lines: mpsc::Receiver<Vec<u8>>,
 }
 
 impl Loading {
@@ -185,13 +198,23 @@ impl Loading {
 
     /// Reads the next promise; `None` at the end of its output.
     pub fn promise(&mut self) -> Option<u64> {
-        let mut line = String::new();
-        self.stdout.read_line(&mut line).unwrap();
-        if !line.ends_with('\n') {
-            return None;
-        }
-        let digits = line.strip_prefix("{\"durable\":").and_then(|l| l.strip_suffix("}\n"));
+        let line = match self.lines.recv_timeout(PATIENCE) {
+            Ok(line) => String::from_utf8(line).unwrap(),
+            Err(mpsc::RecvTimeoutError::Disconnected) => return None,
+            Err(mpsc::RecvTimeoutError::Timeout) => panic!("no promise within {PATIENCE:?}"),
+        };
+        let digits = line.strip_prefix("{\"durable\":").and_then(|l| l.strip_suffix("}"));
         Some(digits.and_then(|d| d.parse().ok()).unwrap_or_else(|| panic!("not a promise: {line:?}")))
+    }
+
+    /// Reads promises until they reach `records`, which they must do exactly.
+    #[track_caller]
+    pub fn promised(&mut self, records: u64) {
+        let mut promised = 0;
+        while promised < records {
+            promised = self.promise().expect("it must not end by itself");
+        }
+        assert_eq!(promised, records, "a promise for what was never given");
     }
 
     /// SIGKILL.
