@@ -1,0 +1,213 @@
+//! Reading one session: its runs of whole records, the holes between them, its marks.
+//!
+//! Place: called by `recover` for each session, in order.
+//!
+//! Invariants:
+//! 1. Runs and holes alternate and cover `[start, end)`.
+//! 2. Every mark that is read is checked: no hole below it, and count and digest of its range,
+//!    as far as the range is still there.
+//! 3. The session's own marks judge it, also those behind a hole: they were written after the sync
+//!    that made them true, so they are true even if what lies before them is gone.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crate::error::{Error, Result};
+use crate::key::Lsn;
+
+use super::format::{Keys, Mark, RecordKind, Word};
+use super::reader::{Look, Reader, Record};
+use super::recover::Hole;
+
+/// A stretch of whole records.
+#[derive(Clone, Copy)]
+pub(super) struct Run {
+    pub(super) start: Lsn,
+    pub(super) end: Lsn,
+    writes: u64,
+    marks: u64,
+}
+
+/// What a session holds.
+pub(super) struct SessionScan {
+    pub(super) runs: Vec<Run>,
+    /// Holes followed by a whole record, or, in a sealed session, by its end.
+    pub(super) holes: Vec<Hole>,
+    /// What comes after the last whole record, and whether a header says that one was to be there.
+    tail: Option<(Hole, bool)>,
+    /// Where the session is cut.
+    pub(super) end: Lsn,
+    /// The last record is that of a clean close.
+    pub(super) closed: bool,
+    /// The highest LSN that a mark calls durable.
+    pub(super) durable: Lsn,
+    /// What was cut off.
+    pub(super) torn: Option<Hole>,
+    /// Per segment in which records start: the first of them, and how many.
+    pub(super) starts: BTreeMap<u64, (Lsn, u64)>,
+}
+
+/// Receives corruptions; an error from it ends the scan.
+pub(super) type OnProblem<'a> = &'a mut dyn FnMut(Error) -> Result<()>;
+
+struct Scanner<'r, 'f, 'k> {
+    reader: &'r mut Reader<'f>,
+    dir: &'r Path,
+    keys: &'k Keys,
+    start: Lsn,
+    found: SessionScan,
+}
+
+/// Reads the session's records in `[start, limit)`; `start` is where one starts.
+pub(super) fn scan_session(
+    reader: &mut Reader<'_>,
+    dir: &Path,
+    keys: &Keys,
+    start: Lsn,
+    limit: Lsn,
+    problem: OnProblem<'_>,
+) -> Result<SessionScan> {
+    let found = SessionScan {
+        runs: Vec::new(),
+        holes: Vec::new(),
+        tail: None,
+        end: start,
+        closed: false,
+        durable: Lsn::ZERO,
+        torn: None,
+        starts: BTreeMap::new(),
+    };
+    let mut scanner = Scanner { reader, dir, keys, start, found };
+    scanner.run(limit, problem)?;
+    Ok(scanner.found)
+}
+
+impl Scanner<'_, '_, '_> {
+    fn run(&mut self, limit: Lsn, problem: OnProblem<'_>) -> Result<()> {
+        let mut run = Run { start: self.start, end: self.start, writes: 0, marks: 0 };
+        while run.end < limit {
+            match self.reader.look(self.keys, run.end.0, limit.0)? {
+                Look::Whole(record) => self.take(&record, &mut run, problem)?,
+                Look::Bad { why, begun } => {
+                    let at = run.end;
+                    if run.start < run.end {
+                        self.found.runs.push(run);
+                    }
+                    let next = self.reader.find_record(self.keys, at.0 + 1, limit.0)?;
+                    let (path, offset) = self.reader.place(self.dir, at);
+                    let end = Lsn(next.unwrap_or(limit.0));
+                    let hole = Hole { start: at, end, path, offset, what: why.into() };
+                    if next.is_none() {
+                        self.found.tail = Some((hole, begun));
+                        return Ok(());
+                    }
+                    self.found.closed = false;
+                    self.found.holes.push(hole);
+                    run = Run { start: end, end, writes: 0, marks: 0 };
+                }
+            }
+        }
+        if run.start < run.end {
+            self.found.runs.push(run);
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, record: &Record, run: &mut Run, problem: OnProblem<'_>) -> Result<()> {
+        let segment = record.lsn.0 / self.reader.units();
+        self.found.starts.entry(segment).or_insert((record.lsn, 0)).1 += 1;
+        run.end = record.end();
+        self.found.closed = record.kind == RecordKind::Close;
+        match record.kind {
+            RecordKind::Write => run.writes += 1,
+            RecordKind::Pad => {}
+            RecordKind::Mark | RecordKind::Close => {
+                run.marks += 1;
+                self.check_mark(record, problem)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_mark(&mut self, record: &Record, problem: OnProblem<'_>) -> Result<()> {
+        let at = record.lsn;
+        let mark = Mark::decode(record.body()).filter(|m| m.from <= m.complete_to && m.complete_to <= at);
+        let Some(mark) = mark else {
+            return problem(self.corruption(at, format!("the mark at LSN {at} makes no sense")));
+        };
+        let new =
+            self.found.holes.iter().filter(|h| h.start < mark.complete_to && h.start >= self.found.durable);
+        let holes: Vec<_> =
+            new.map(|h| h.corruption(&format!("the mark at LSN {at} says it was durable"))).collect();
+        for hole in holes.iter() {
+            problem(Error::Corruption(hole.clone()))?;
+        }
+        if holes.is_empty()
+            && mark.from >= self.start
+            && self.digest(mark.from, mark.complete_to)? != Some(mark)
+        {
+            let (from, to) = (mark.from, mark.complete_to);
+            let what = format!(
+                "the records from LSN {from} to {to} are not those that the mark at LSN {at} counted"
+            );
+            problem(self.corruption(from, what))?;
+        }
+        self.found.durable = self.found.durable.max(mark.complete_to);
+        Ok(())
+    }
+
+    /// The mark that the records in `[from, to)` should have, if both are ends of records.
+    fn digest(&mut self, from: Lsn, to: Lsn) -> Result<Option<Mark>> {
+        let mut mark = Mark { from, complete_to: to, count: 0, digest: 0 };
+        let mut at = from.0;
+        while at < to.0 {
+            let Some(raw) = self.reader.unit(at)? else { return Ok(None) };
+            let Some((word, _)) = Word::decode(raw, self.keys, at) else { return Ok(None) };
+            let checksum = if word.has_checksum() { self.reader.unit(at + 1)? } else { Some(0) };
+            let Some(checksum) = checksum else { return Ok(None) };
+            mark.digest = self.keys.digest(mark.digest, raw, checksum);
+            mark.count += 1;
+            at += word.units();
+        }
+        Ok((at == to.0).then_some(mark))
+    }
+
+    fn corruption(&self, at: Lsn, what: String) -> Error {
+        let (path, offset) = self.reader.place(self.dir, at);
+        Error::corruption(path, offset, what)
+    }
+}
+
+impl SessionScan {
+    /// Cuts the last session: after a crash of the process (`same_boot`) behind its last whole
+    /// record, after a power loss at its first hole.
+    pub(super) fn end_last(&mut self, same_boot: bool) {
+        if let (false, Some(first)) = (same_boot, self.holes.first()) {
+            let cut = first.start;
+            self.torn = Some(first.clone());
+            self.runs.retain(|run| run.end <= cut);
+            self.closed = false;
+        } else if let Some((hole, true)) = &self.tail {
+            self.torn = Some(hole.clone());
+        }
+        self.end = self.runs.last().map_or(self.end, |run| run.end);
+    }
+
+    /// Cuts a session where the later one says.
+    pub(super) fn end_sealed(&mut self, limit: Lsn) {
+        self.end = self.end.max(limit);
+        if let Some((hole, _)) = self.tail.take() {
+            self.holes.push(hole);
+        }
+    }
+
+    /// Write records that count.
+    pub(super) fn writes(&self) -> u64 {
+        self.runs.iter().map(|run| run.writes).sum()
+    }
+
+    /// Marks that count.
+    pub(super) fn marks(&self) -> u64 {
+        self.runs.iter().map(|run| run.marks).sum()
+    }
+}
