@@ -10,7 +10,6 @@
 //!
 //! The store is kept from round to round, so that recoveries pile up; some rounds kill the child while it is still
 //! opening. `cargo x soak kill` runs 200 rounds (`DRUMLIN_KILL_ROUNDS`).
-#![cfg(any())]
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
