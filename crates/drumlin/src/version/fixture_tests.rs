@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::*;
-use crate::env::{Env, FileSystem, MemFs};
+use crate::env::{Env, FileSystem, MemFs, RealFs};
 use crate::key::Lsn;
 use crate::options::{Compression, KeyspaceOptions};
 use crate::table::{TableId, TableMeta};
@@ -135,9 +135,11 @@ fn version_1_is_still_written_to_the_byte() {
 #[ignore = "writes fixtures"]
 fn fixtures_are_written() {
     let to = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/store-v1");
-    std::fs::create_dir_all(&to).unwrap();
+    let real = RealFs::new();
+    real.create_dir_all(&to).unwrap();
     let fs = written();
     for path in fs.files() {
-        std::fs::write(to.join(path.file_name().unwrap()), fs.contents(&path).unwrap()).unwrap();
+        let mut file = real.create(&to.join(path.file_name().unwrap())).unwrap();
+        file.append(&fs.contents(&path).unwrap()).unwrap();
     }
 }
