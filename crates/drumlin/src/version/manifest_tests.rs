@@ -435,6 +435,29 @@ fn a_missing_file_is_corruption_and_never_a_new_store() {
 }
 
 #[test]
+fn any_trace_of_use_without_a_current_is_a_lost_store() {
+    let table_name = crate::table::file_name(TableId(7), 1 << 100);
+    for trace in ["log/0000000000.log", &table_name, "MANIFEST-000002", "MANIFEST-1234567"] {
+        let fs = MemFs::new();
+        fs.set_contents(dir().join(trace), b"x").unwrap();
+        for result in [load_state(&fs).map(drop), Manifest::create(&env(&fs), dir(), identity()).map(drop)] {
+            match result {
+                Err(Error::Corruption(c)) => assert_eq!(c.path, dir().join("CURRENT")),
+                other => panic!("{trace}: {other:?}"),
+            }
+        }
+    }
+    let left_by_a_creation = ["LOCK", "STORE", "CURRENT.tmp", "MANIFEST-000001", "log/readme", "MANIFEST-x"];
+    let fs = MemFs::new();
+    for name in left_by_a_creation {
+        fs.set_contents(dir().join(name), b"x").unwrap();
+    }
+    assert!(matches!(load_state(&fs), Err(Error::NotFound { .. })));
+    Manifest::create(&env(&fs), dir(), identity()).unwrap();
+    assert_same(&load_state(&fs).unwrap(), &StoreState::default(), "created");
+}
+
+#[test]
 fn reading_writes_nothing() {
     let fs = MemFs::new();
     let missing = Manifest::load(&*fs, dir());
