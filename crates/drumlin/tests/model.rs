@@ -1,6 +1,8 @@
 //! The store against a sorted map: one seeded history, the same answers, under random options, key
 //! shapes and comparators, across clean reopens and crashes of the process.
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a test is outside the engine")]
+
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::ops::Bound;
