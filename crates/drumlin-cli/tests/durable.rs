@@ -1,5 +1,7 @@
 //! What `load --json` has printed survives SIGKILL, and what survives is a prefix of the file.
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a test is outside the engine")]
+
 mod support;
 
 use std::io::Write;

@@ -1,5 +1,7 @@
 //! `load`: every format, every kind of bad line, and what is left when it stops.
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a test is outside the engine")]
+
 mod support;
 
 use support::Store;

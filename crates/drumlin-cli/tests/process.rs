@@ -1,5 +1,7 @@
 //! How the program behaves as a process: misuse, pipes, terminals, help.
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a test is outside the engine")]
+
 mod support;
 
 use std::fs::File;

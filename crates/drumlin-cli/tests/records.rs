@@ -1,5 +1,7 @@
 //! `get`, `put`, `delete`, `cas`, `count`: one record at a time.
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a test is outside the engine")]
+
 mod support;
 
 use std::ffi::{OsStr, OsString};

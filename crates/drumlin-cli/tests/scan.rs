@@ -1,5 +1,7 @@
 //! `scan`: intervals, directions, limits, and how records are printed.
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a test is outside the engine")]
+
 mod support;
 
 use std::ffi::OsStr;

@@ -1,6 +1,8 @@
 //! Commands about the whole store: `keyspaces`, `stats`, `shape`, `verify`, `compact`; reading without
 //! touching.
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a test is outside the engine")]
+
 mod support;
 
 use std::fs;

@@ -1,5 +1,7 @@
 //! `tour`: runs whole, twice, leaves a store to explore, and replaces nothing that is not a tour's.
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a test is outside the engine")]
+
 mod support;
 
 use std::fs;

@@ -1,6 +1,8 @@
 //! With one thread frozen inside a put, at any pause point, the others go on: gets, recent
 //! snapshots, and puts of other keys. A linearizable snapshot waits, and `stats` shows the stall.
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a test is outside the engine")]
+
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -53,7 +55,7 @@ fn a_frozen_put_stops_nobody_else() {
             let key = format!("other-{done}");
             keyspace.put(&key, "x").expect("put of another key");
             assert!(keyspace.get(&key).expect("get").is_some());
-            if done % 64 == 0 {
+            if done.is_multiple_of(64) {
                 let recent = db.snapshot_recent().expect("snapshot_recent");
                 assert!(recent.get(&keyspace, "frozen").expect("get").is_some());
                 let held =

@@ -100,7 +100,9 @@ impl Job {
             }
         }
         self.run_part(0);
-        let joined = threads.into_iter().fold(true, |all, thread| thread.join() && all);
+        // Every thread is joined, also after one that panicked.
+        let died = threads.into_iter().map(|thread| thread.join()).filter(|well| !well).count();
+        let joined = died == 0;
         let mut state = self.state.lock();
         if let Some(failure) = state.failure.take() {
             return Err(failure);
@@ -187,12 +189,10 @@ impl Job {
     }
 }
 
-/// True if the job's tombstones hide all that the table holds, from every snapshot that could see it.
+/// True if the job's tombstones hide every entry of the table from every snapshot that could see it. The table's own
+/// tombstones are among the job's, and are kept or dropped apart from its entries.
 fn is_hidden(rules: &Retention, meta: &TableMeta) -> bool {
-    // Its own tombstones are among the job's: those are kept or dropped apart from the table.
-    meta.entries > 0
-        && meta.range_tombstones == 0
-        && rules.hides(&meta.smallest, &meta.largest, meta.min_lsn, meta.max_lsn)
+    rules.hides(&meta.smallest, &meta.largest, meta.min_lsn, meta.max_lsn)
 }
 
 /// Where to cut the job: at some of the plan's cuts, or within its largest table if the plan knows none.

@@ -11,6 +11,7 @@ pub fn spin_until(done: impl Fn() -> bool) {
             return;
         }
         #[cfg(not(loom))]
+        #[allow(clippy::disallowed_methods, reason = "the one place that spins")]
         std::hint::spin_loop();
         #[cfg(loom)]
         return;
