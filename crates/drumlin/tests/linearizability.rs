@@ -225,7 +225,12 @@ fn recorded_histories_are_linearizable() {
     let (path, target) = small_store("linearizability");
     let seed = seed();
     for round in 0..millions {
-        let load = Load { seed: seed + round, threads: 8, ops_per_thread: std::env::var("OPS").map_or(126_000, |n| n.parse().unwrap()), padding_bytes: 240 };
+        let load = Load {
+            seed: seed + round,
+            threads: 8,
+            ops_per_thread: std::env::var("OPS").map_or(126_000, |n| n.parse().unwrap()),
+            padding_bytes: 240,
+        };
         let flushes = target.db.stats().flushes;
         let began = std::time::Instant::now();
         let history = target.run(load).expect("the store serves");
