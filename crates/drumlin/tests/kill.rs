@@ -11,9 +11,6 @@
 //! The store is kept from round to round, so that recoveries pile up; some rounds kill the child while it is still
 //! opening. `cargo x soak kill` runs 200 rounds (`DRUMLIN_KILL_ROUNDS`).
 
-#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a test is outside the engine")]
-#![cfg(any())]
-
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};

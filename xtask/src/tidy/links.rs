@@ -1,4 +1,5 @@
-//! Links of the documents: relative links and anchors in Markdown, names of documents in code.
+//! Links of the documents: relative links and anchors in Markdown, names of documents in code, names of tests in
+//! docs/HACKING.md, so that the table of promises cannot name a test that is gone.
 //!
 //! Place: called by `tidy`. Links to the network are not followed.
 
@@ -40,6 +41,15 @@ pub fn check(
                     "link",
                     format!("{target}: there is no such heading"),
                 ));
+            }
+        }
+    }
+    let promises = Path::new("docs/HACKING.md");
+    if known.contains(promises) {
+        for (line, name) in tests_named(&tree::read(&root.join(promises))?) {
+            let function = format!("fn {name}(");
+            if !sources.iter().any(|s| s.text.contains(&function)) {
+                findings.push(Finding::new(promises, line, "link", format!("there is no test `{name}`")));
             }
         }
     }
@@ -117,6 +127,21 @@ fn documents(line: &str) -> Vec<&str> {
     found
 }
 
+/// (line from 1, name) of every code span that names a test: words joined by at least three underscores.
+fn tests_named(text: &str) -> Vec<(usize, &str)> {
+    let mut found = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        for span in line.split('`').skip(1).step_by(2) {
+            let name = span.rsplit("::").next().unwrap_or_default();
+            let word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+            if name.chars().all(word) && name.matches('_').count() >= 3 {
+                found.push((number + 1, name));
+            }
+        }
+    }
+    found
+}
+
 /// Takes `.` and `..` out of a path.
 fn normal(path: &Path) -> PathBuf {
     let mut out = PathBuf::new();
@@ -146,6 +171,13 @@ mod tests {
     fn anchors_follow_the_headings() {
         let anchors = anchors("# The way, of a write\n```\n# not this\n```\n## I1 Order.");
         assert!(anchors.contains("the-way-of-a-write") && anchors.contains("i1-order") && anchors.len() == 2);
+    }
+
+    #[test]
+    fn tests_named_in_a_document_are_told_from_other_code() {
+        let text =
+            "`cargo x loom`, `log_bytes_max`\n| x | `a::tests::it_does_what_it_says` and `DRUMLIN_A_B_C` |";
+        assert_eq!(tests_named(text), [(2, "it_does_what_it_says")]);
     }
 
     #[test]

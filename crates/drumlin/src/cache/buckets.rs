@@ -6,6 +6,7 @@
 //! 1. Every entry lies in the bucket that its hash names, and at most once in a shard.
 //! 2. `State::entries` is the number of non-null slots of the current array.
 //! 3. Slots and the array change only under the shard's mutex.
+//! 4. No destructor of anybody else runs under the mutex: garbage is handed over after it was given back.
 //!
 //! Concurrency: see `cache/mod.rs`. A reader may still walk an array that was replaced: its
 //! pointers lead to entries that are destroyed, at the earliest, after that reader's epoch, since
@@ -18,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossbeam_epoch::{Atomic, Guard, Owned, Shared, unprotected};
 
-use crate::sync::Mutex;
+use crate::sync::{Mutex, MutexGuard};
 
 /// Entries in a bucket: one cache line of pointers.
 const WAYS: usize = 8;
@@ -79,6 +80,17 @@ struct State {
     hand: usize,
     /// Bytes retired since the garbage was last handed over.
     retired: usize,
+}
+
+impl State {
+    /// True if it is time to hand the garbage over.
+    fn is_garbage_due(&mut self) -> bool {
+        let due = self.retired >= FLUSH_BYTES;
+        if due {
+            self.retired = 0;
+        }
+        due
+    }
 }
 
 /// One shard.
@@ -150,6 +162,7 @@ impl Shard {
         };
         bucket[slot].store(entry.with_tag(tag(hash)), Ordering::Release);
         state.entries += 1;
+        hand_over(state, guard);
         removed
     }
 
@@ -199,10 +212,12 @@ impl Shard {
             }
             freed += retire(slot, &mut state, guard);
         }
+        hand_over(state, guard);
         freed
     }
 
-    /// Unlinks every entry of `table`; the bytes freed.
+    /// Unlinks every entry of `table`; the bytes freed. Leaves handing over to the next insert: this
+    /// runs inside the destructor of a table, and must not start other destructors.
     pub(super) fn evict_table(&self, table: u64, guard: &Guard) -> usize {
         let mut state = self.state.lock();
         let mut freed = 0;
@@ -243,11 +258,18 @@ fn retire(slot: &Atomic<Entry>, state: &mut State, guard: &Guard) -> usize {
     unsafe { guard.defer_destroy(entry) };
     state.entries -= 1;
     state.retired += charge;
-    if state.retired >= FLUSH_BYTES {
-        state.retired = 0;
+    charge
+}
+
+/// Gives the mutex back and then, if there is enough, hands the garbage over. In this order: handing over
+/// runs whatever destructors are due, among them those of tables, which evict their blocks from this shard.
+/// Test: a_destructor_run_by_the_cache_may_use_the_cache.
+fn hand_over(mut state: MutexGuard<'_, State>, guard: &Guard) {
+    let due = state.is_garbage_due();
+    drop(state);
+    if due {
         guard.flush();
     }
-    charge
 }
 
 impl Drop for Shard {

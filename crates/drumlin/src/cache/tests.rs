@@ -164,3 +164,35 @@ fn readers_race_writers_and_see_only_their_own_blocks() {
     (0..4).for_each(|table| cache.evict_table(table));
     assert_eq!(cache.bytes(), 0, "every byte added was removed again");
 }
+
+/// Regression: handing garbage over under a shard's mutex ran the destructor of a table, which evicts the
+/// table's blocks, waited for that same mutex, and stopped the whole store. Found by recorded histories with eight clients.
+#[test]
+fn a_destructor_run_by_the_cache_may_use_the_cache() {
+    let cache = Arc::new(BlockCache::new(1 << 20));
+    let (done, ended) = std::sync::mpsc::channel();
+    let worker = Arc::clone(&cache);
+    std::thread::spawn(move || {
+        let mut ran = 0;
+        let destructors = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        for n in 0..400_000u64 {
+            let guard = crossbeam_epoch::pin();
+            let (inner, count) = (Arc::clone(&worker), Arc::clone(&destructors));
+            guard.defer(move || {
+                inner.evict_table(1);
+                count.fetch_add(1, Ordering::Relaxed);
+            });
+            drop(guard);
+            // Large blocks, so that inserts evict and hand over all the time.
+            worker.insert(n, 0, block(n, 0, 60_000));
+            ran = destructors.load(Ordering::Relaxed);
+            if ran > 2000 {
+                break;
+            }
+        }
+        done.send(ran).expect("the test waits");
+    });
+    let ran =
+        ended.recv_timeout(std::time::Duration::from_secs(60)).expect("a destructor waits for the cache");
+    assert!(ran > 2000, "only {ran} destructors ran");
+}

@@ -189,12 +189,10 @@ impl Job {
     }
 }
 
-/// True if the job's tombstones hide all that the table holds, from every snapshot that could see it.
+/// True if the job's tombstones hide every entry of the table from every snapshot that could see it. The table's own
+/// tombstones are among the job's, and are kept or dropped apart from its entries.
 fn is_hidden(rules: &Retention, meta: &TableMeta) -> bool {
-    // Its own tombstones are among the job's: those are kept or dropped apart from the table.
-    meta.entries > 0
-        && meta.range_tombstones == 0
-        && rules.hides(&meta.smallest, &meta.largest, meta.min_lsn, meta.max_lsn)
+    rules.hides(&meta.smallest, &meta.largest, meta.min_lsn, meta.max_lsn)
 }
 
 /// Where to cut the job: at some of the plan's cuts, or within its largest table if the plan knows none.

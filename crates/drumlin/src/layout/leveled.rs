@@ -6,8 +6,8 @@
 //! The policy:
 //! - Every level has a score: tables by `level0_tables` at level 0, bytes by the level's target below, not counting
 //!   tables that a running job reads. The highest score from 1 on that a plan can be made for wins.
-//! - From level 0 goes its oldest table, with everything that the table overlaps there, and what that overlaps. If that
-//!   exceeds [`INPUT_TABLES_MAX`] tables' worth of bytes, the newest of them stay.
+//! - From level 0 goes its oldest table that no job reads, with everything that the table overlaps there, and what that
+//!   overlaps. If that exceeds [`INPUT_TABLES_MAX`] tables' worth of bytes, the newest of them stay.
 //! - From a deeper level goes the table that brings the fewest bytes of the next level with it for each of its own;
 //!   tombstones make it count as heavier. Neighbours that bring nothing further come along.
 //! - Tables that meet nothing in the next level are moved as they are, unless that is the bottom and they hold tombstones
@@ -16,8 +16,8 @@
 //!   meets, or if they are mostly ranges; and is rewritten at the bottom once no snapshot can need them. Both end: the one
 //!   at the bottom, the other with a table without tombstones.
 //!
-//! Invariants: those of `plan`; and at most one plan takes from level 0 at a time, since two could write the
-//! same keys to level 1 in the wrong order.
+//! Invariants: those of `plan`. Two jobs from level 0 never share a key: the later would find the earlier one's span, or
+//! one of its tables, in its way. So level 1 gets them in order.
 //!
 //! Complexity: O(tables) comparisons per pick.
 //! Concurrency: pure functions. Origin: LevelDB's levels, the choice by overlap as in RocksDB; none of the papers
@@ -35,6 +35,8 @@ use crate::version::Levels;
 
 /// Bytes up to which a plan takes more than one table of its input level, in full tables.
 const INPUT_TABLES_MAX: u64 = 24;
+/// Tables of level 0 that a plan is tried to be built around, at most.
+const LEVEL0_SEEDS_MAX: usize = 8;
 /// Bytes of a table that may be moved as it is, at most, in full tables: a larger one would tie up a level.
 const MOVED_TABLES_MAX: u64 = 8;
 /// Parts that a job may be cut into, at most.
@@ -198,26 +200,34 @@ impl<'a> Policy<'a> {
         tables.filter(move |(_, table)| self.overlaps_bounds(table, bounds)).map(|(at, _)| at)
     }
 
-    /// A plan that takes the oldest tables of level 0 (of those in `bounds`) to level 1.
+    /// A plan that takes old tables of level 0 (of those in `bounds`) to level 1.
     fn pick_level0(&self, bounds: Option<Bounds<'_>>, reason: Reason) -> Option<CompactionPlan> {
-        let (comparator, tables) = (self.comparator(), self.tables(0));
-        if tables.iter().any(|table| self.is_busy(table)) {
-            return None;
-        }
-        // Oldest first. A table is taken if it overlaps what is taken already: whatever stays is newer than
-        // all that it overlaps, or overlaps nothing.
-        let oldest_first: Vec<&Arc<TableHandle>> = tables.iter().rev().collect();
-        let seed = oldest_first
-            .iter()
-            .position(|table| bounds.is_none_or(|bounds| self.overlaps_bounds(table, bounds)))?;
+        // Oldest first.
+        let tables: Vec<&Arc<TableHandle>> = self.tables(0).iter().rev().collect();
+        let seeds = tables.iter().enumerate().filter(|(_, table)| {
+            !self.is_busy(table) && bounds.is_none_or(|bounds| self.overlaps_bounds(table, bounds))
+        });
+        seeds.take(LEVEL0_SEEDS_MAX).find_map(|(seed, _)| self.plan_level0(&tables, seed, bounds, reason))
+    }
+
+    /// A plan that takes the table at `seed` of level 0, which is given oldest first, with all that it must
+    /// not leave behind: whatever stays is newer than all that it overlaps, or overlaps nothing.
+    fn plan_level0(
+        &self,
+        tables: &[&Arc<TableHandle>],
+        seed: usize,
+        bounds: Option<Bounds<'_>>,
+        reason: Reason,
+    ) -> Option<CompactionPlan> {
+        let comparator = self.comparator();
         let mut taken = vec![false; tables.len()];
         taken[seed] = true;
         let mut newest = seed;
-        let mut span = span_of(oldest_first[seed].meta());
-        let mut bytes = oldest_first[seed].meta().file_bytes;
+        let mut span = span_of(tables[seed].meta());
+        let mut bytes = tables[seed].meta().file_bytes;
         let mut at = 0;
-        while at < oldest_first.len() {
-            let table = oldest_first[at];
+        while at < tables.len() {
+            let table = tables[at];
             let wanted = !taken[at]
                 && (span_of(table.meta()).overlaps(comparator, &span)
                     || bounds.is_some_and(|bounds| self.overlaps_bounds(table, bounds)));
@@ -233,13 +243,9 @@ impl<'a> Policy<'a> {
             }
         }
         // Back to newest first.
-        let inputs: Vec<Arc<TableHandle>> = oldest_first
-            .iter()
-            .zip(&taken)
-            .rev()
-            .filter(|&(_, &taken)| taken)
-            .map(|(table, _)| Arc::clone(table))
-            .collect();
+        let newest_first = tables.iter().zip(&taken).rev();
+        let inputs: Vec<Arc<TableHandle>> =
+            newest_first.filter(|&(_, &taken)| taken).map(|(table, _)| Arc::clone(table)).collect();
         self.plan(0, inputs, &span, reason)
     }
 

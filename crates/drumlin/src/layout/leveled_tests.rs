@@ -485,6 +485,94 @@ fn tombstones_that_a_snapshot_holds_are_rewritten_once_it_is_gone() {
     assert!(sim.levels.depth() == 0, "{:?}", sim.shape());
 }
 
+impl Sim {
+    /// A table of puts at `level`, made out of nothing.
+    fn place(&mut self, level: u32, keys: &[u64]) -> TableId {
+        let mut content = Content::default();
+        for &key in keys {
+            self.lsn += 1;
+            content.points.push((small_key(key), self.lsn, true));
+            self.model.entry(small_key(key)).or_default().push((self.lsn, true));
+        }
+        content.order();
+        let table = self.add_table(content);
+        self.levels = self.levels.apply(&Bytewise, &[(level, table.clone())], &[]);
+        table.meta().id
+    }
+
+    fn manual(&self, start: u64, end: u64) -> ManualPick {
+        let (start, end) = (small_key(start), small_key(end));
+        pick_manual(&self.levels, &self.options, &self.running, Lsn::MAX, Some(&start), Some(&end))
+    }
+}
+
+/// What a pick is asked to give.
+fn expect_plan(pick: ManualPick) -> CompactionPlan {
+    match pick {
+        ManualPick::Plan(plan) => plan,
+        other => panic!("no plan but {other:?}"),
+    }
+}
+
+#[test]
+fn nothing_slips_into_a_gap_that_a_running_job_may_write_over() {
+    let mut sim = Sim::new(100, 4, 4);
+    sim.place(2, &[14, 16]);
+    sim.place(1, &[10, 15]);
+    sim.place(1, &[30, 31]);
+    // Both tables of level 1 in one job: the second brings nothing more of level 2 along.
+    let plan = expect_plan(sim.manual(10, 11));
+    assert_eq!(plan.inputs[0].1.len(), 2, "{plan}");
+    sim.begin(plan);
+    // Meanwhile a table comes into the gap of level 1, which nothing of level 2 covers.
+    sim.place(1, &[20, 21]);
+    assert!(
+        matches!(sim.manual(20, 22), ManualPick::Busy),
+        "the running job will write one table over the gap"
+    );
+    sim.finish(0);
+    assert_eq!(sim.levels.level(2).len(), 1);
+    let plan = expect_plan(sim.manual(20, 22));
+    sim.begin(plan);
+    sim.finish(0);
+    sim.check_reads((0..40).map(small_key), "done");
+}
+
+#[test]
+fn a_busy_neighbour_is_left_out_of_a_plan() {
+    let mut sim = Sim::new(100, 4, 4);
+    sim.place(2, &[14, 16]);
+    sim.place(2, &[50]);
+    sim.place(1, &[10, 15]);
+    sim.place(1, &[30, 31]);
+    let moved = expect_plan(sim.manual(30, 31));
+    assert!(moved.trivial_move && moved.inputs[0].1.len() == 1, "{moved}");
+    sim.begin(moved);
+    let plan = expect_plan(sim.manual(10, 11));
+    assert_eq!(plan.inputs[0].1.len(), 1, "{plan}");
+}
+
+#[test]
+fn disjoint_parts_of_level_0_are_compacted_side_by_side_and_others_are_not() {
+    let mut sim = Sim::new(100, 4, 4);
+    let old = sim.place(0, &[1, 5]);
+    sim.place(0, &[20, 25]);
+    let new = sim.place(0, &[3, 9]);
+    let first = expect_plan(sim.manual(1, 2));
+    let taken: Vec<TableId> = first.tables().map(|(_, table)| table.meta().id).collect();
+    assert_eq!(taken, [new, old], "newest first, and the old one not without the new");
+    sim.begin(first);
+    let second = expect_plan(sim.manual(20, 30));
+    sim.begin(second);
+    sim.place(0, &[4, 6]);
+    assert!(matches!(sim.manual(4, 5), ManualPick::Busy), "newer versions must not arrive first");
+    sim.finish(1);
+    sim.finish(0);
+    sim.begin(expect_plan(sim.manual(4, 5)));
+    sim.finish(0);
+    sim.check_reads((0..30).map(small_key), "done");
+}
+
 #[test]
 fn a_plan_prints_what_it_does() {
     let mut sim = Sim::new(10, 4, 4);
