@@ -81,6 +81,7 @@ fn verify_is_content_with_a_sound_store_also_after_a_kill() {
     let said = store.run(["verify"]);
     assert!(said.text().starts_with("sound: "), "{said:?}");
     said.ok();
+    store.run(["compact"]).ok();
     store.load_and_kill(&["x", "y"]);
     store.run(["verify"]).ok();
     let report: serde_json::Value = serde_json::from_slice(&store.run(["--json", "verify"]).ok()).unwrap();

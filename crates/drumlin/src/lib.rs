@@ -34,3 +34,8 @@ pub use db::{
 };
 pub use error::{Corruption, Error, Result};
 pub use options::{Compression, Durability, KeyspaceOptions, Layout, Memory, Options, WriteOptions};
+
+/// The example in the README is compiled with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -30,8 +30,8 @@ pub fn run(args: &Args) -> Result<()> {
         }
         if report.problems.is_empty() {
             out.line(format_args!(
-                "sound: {}, {}, every checksum is right",
-                output::plural(report.files as u64, "file"),
+                "sound: {}, {}; the manifest and the log were checked on opening",
+                output::plural(report.files as u64, "table"),
                 output::bytes(report.bytes)
             ))?;
         }

@@ -32,18 +32,18 @@ pub fn walk(tour: &mut Tour<'_>, db: &Db) -> Result<()> {
     }
     tour.say.check(report.files > 0 && report.bytes > 0, || "verify read nothing".into())?;
     tour.say.line(format_args!(
-        "  {}, {}, in {:.2} s: sound",
-        output::plural(report.files as u64, "file"),
+        "  {}, {}, in {:.2} s: sound, and so are the manifest and the log",
+        output::plural(report.files as u64, "table"),
         output::bytes(report.bytes),
         began.elapsed().as_secs_f64()
     ))?;
-    tour.say.figure("files", report.files as u64);
-    tour.say.figure("bytes", report.bytes);
+    tour.say.figure("tables", report.files as u64);
+    tour.say.figure("table_bytes", report.bytes);
 
     tour.say.section("The shape of the tree")?;
     tour.say.block(&db.shape())?;
-    tour.say.section("Figures")?;
-    tour.say.block(&db.stats().to_string())
+    tour.say.section("Figures of the work before the kill")?;
+    tour.say.block(&std::mem::take(&mut tour.stats))
 }
 
 /// Says where the store is and how to explore it.

@@ -51,13 +51,16 @@ struct Tour<'a> {
     watcher: Watcher,
     /// Inhabitants of the world after the threads have worked; what every later look must find.
     world: u64,
+    /// The store's own figures after the threads have worked.
+    stats: String,
 }
 
 pub fn run(args: &Args) -> Result<()> {
     let began = Instant::now();
     let say = Narrator::new(args.json);
     let cities = Cities::unpack()?;
-    let mut tour = Tour { args, cities, say, watcher: Watcher::new(args.quiet), world: 0 };
+    let mut tour =
+        Tour { args, cities, say, watcher: Watcher::new(args.quiet), world: 0, stats: String::new() };
     tour.say.title("A tour of Drumlin")?;
     place::prepare(args.db(), &mut tour.say)?;
 
@@ -65,6 +68,7 @@ pub fn run(args: &Args) -> Result<()> {
     let walked = loading::walk(&mut tour, &db)
         .and_then(|()| queries::walk(&mut tour, &db))
         .and_then(|()| threads::walk(&mut tour, &db));
+    tour.stats = db.stats().to_string();
     open::close_after(db, walked)?;
 
     crash::walk(&mut tour)?;
