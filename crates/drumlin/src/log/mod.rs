@@ -28,6 +28,15 @@
 //! 6. The opener waits for no writer, no lock that a writer may hold across a wait, and never for
 //!    the completed prefix; it draws no LSN.
 //!
+//! What `db` must do:
+//! - Begin with `scan`; if it is not `clean`, have everything that it replays flushed before the
+//!   first write is accepted. Start at `first_segment_after(highest LSN in the manifest)`: after a
+//!   power loss tables may be ahead of the log, and no LSN may be drawn twice.
+//! - `sync_to(bound)` before the manifest edit of a flush up to `bound` is written. Else a power
+//!   loss keeps the flushed keyspace's part of a batch (or of history) and loses the other's.
+//! - `recycle_below(bound)` only after that edit is durable.
+//! - Per write: `ensure_room`, locks, draw, drop the room, `write`, publish, commit.
+//!
 //! Waits: `ensure_room` (no locks held) → opener; `write` (key lock and LSN held) → opener;
 //! `sync_to` → smaller LSNs, then the exclusive right; exclusive right → LSN of a mark → opener.
 //! Lock order: exclusive right (`sync::Exclusive`) > `state` > `table`; never two waits nested the

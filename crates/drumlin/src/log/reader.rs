@@ -166,6 +166,9 @@ impl<'a> Reader<'a> {
             return bad("the file ends inside the record", true);
         };
         let (data, padded) = if word.is_pad() {
+            if self.unit(lsn + units - 1)?.is_none() {
+                return bad("the file ends inside the record", true);
+            }
             (Arc::default(), 0..0)
         } else {
             match self.bytes(lsn + RECORD_HEAD as u64 / 8, lsn + units)? {

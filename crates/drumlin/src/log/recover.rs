@@ -5,12 +5,14 @@
 //!
 //! Rules:
 //! 1. A session that a later one followed is sealed: it counts up to `prior_end` in the later
-//!    header, and not a unit further.
+//!    header, and not a unit further. If it was not closed cleanly and another boot has come since,
+//!    only up to its first hole: what had been behind it was flushed before the later session
+//!    wrote anything.
 //! 2. The last session, same boot (the process died): every whole record counts, holes between
 //!    them were never acknowledged.
 //! 3. The last session, another boot (the power went): it counts up to its first hole.
-//! 4. A hole below a durable mark of its session, or in a session that was closed cleanly, is
-//!    corruption: what was there had been durable. So is a missing segment, unless rule 3 says
+//! 4. A hole below a durable mark of its session, or before the close record of a sealed session
+//!    that was closed cleanly, is corruption: what was there had been durable. So is a missing segment, unless rule 3 says
 //!    that it may never have been.
 //! 5. Segments below the floor do not count. The floor is the highest that any good header names.
 //!
@@ -27,7 +29,7 @@ use crate::error::{Corruption, Error, Result};
 use crate::key::Lsn;
 
 use super::entry::{EntryFault, EntryView, decode_entry};
-use super::format::{self, FileHeader, HEADER_PAGE, HeaderFault, Keys, RecordKind, Uuid};
+use super::format::{self, FileHeader, HEADER_PAGE, HeaderFault, Keys, MARK_UNITS, RecordKind, Uuid};
 use super::reader::{Look, Reader, SegmentFile};
 use super::session::{SessionScan, scan_session};
 use super::start::Prior;
@@ -124,7 +126,8 @@ pub struct Recovered {
     pub end: Lsn,
     /// True if the last session was closed cleanly, or there is no log.
     pub clean: bool,
-    /// The segment that the next session starts with. Never 0.
+    /// The first segment of which there is no file. Never 0. The next session starts there or
+    /// later: see [`Recovered::first_segment_after`].
     pub next_segment: u64,
     /// Nothing below is needed.
     pub floor: Lsn,
@@ -213,8 +216,10 @@ pub fn scan(fs: &Arc<dyn FileSystem>, dir: &Path, options: ScanOptions) -> Resul
         let mut found = scan_session(&mut reader, dir, &session.keys, start, limit, problem)?;
         match later {
             Some(later) => {
-                found.end_sealed(limit);
-                if let (true, Some(hole)) = (later.prior_clean, found.holes.first()) {
+                found.end_sealed(limit, later.prior_clean, same_boot);
+                // The close record itself was perhaps never synced: the process may have died there.
+                let lost = found.holes.iter().find(|h| h.start.0 + MARK_UNITS != limit.0);
+                if let (true, Some(hole)) = (later.prior_clean, lost) {
                     scan.problem(Error::Corruption(hole.corruption("the session was closed cleanly")))?;
                 }
             }
@@ -225,6 +230,7 @@ pub fn scan(fs: &Arc<dyn FileSystem>, dir: &Path, options: ScanOptions) -> Resul
                 recovered.torn = found.torn.clone();
             }
         }
+        scan.check_lengths(session, &found, &files, units)?;
         note_segments(&mut segments, session, &found);
         recovered.sessions.push(session_info(session, &found, same_boot));
         recovered.runs.extend(found.runs.iter().map(|run| (run.start, run.end, session.keys)));
@@ -394,6 +400,25 @@ impl Scan {
         Ok(sessions)
     }
 
+    /// Segment files have their full length before they get their names; only a clean close cuts
+    /// one, the one in which it ends.
+    fn check_lengths(
+        &mut self,
+        session: &Session,
+        found: &SessionScan,
+        files: &BTreeMap<u64, SegmentFile>,
+        units: u64,
+    ) -> Result<()> {
+        let closed_in = found.closed.then(|| found.end.0.saturating_sub(1) / units);
+        for index in &session.indexes {
+            let Some(file) = files.get(index) else { continue };
+            if file.bytes < HEADER_PAGE as u64 + units * 8 && closed_in != Some(*index) {
+                self.problem(Error::corruption(&file.path, file.bytes, "the segment has been cut short"))?;
+            }
+        }
+        Ok(())
+    }
+
     fn missing(&mut self, dir: &Path, index: u64) -> Result<()> {
         let path = dir.join(format::segment_name(index));
         self.problem(Error::corruption(path, None, format!("log segment {index} is missing")))
@@ -409,6 +434,13 @@ impl Recovered {
             floor: self.floor,
             first_records: self.segments.iter().filter_map(|s| Some((s.index, s.first_record?))).collect(),
         }
+    }
+
+    /// The segment that the next session may start with, if versions up to `newest` are known from
+    /// elsewhere. After a power loss the log may end before what tables hold (a flush does not
+    /// sync the log); an LSN must never be drawn twice all the same.
+    pub fn first_segment_after(&self, newest: Lsn) -> u64 {
+        self.next_segment.max(newest.0 / self.units + 1)
     }
 
     /// Gives every entry of every record that counts and has LSN ≥ `from` to `apply`, in the

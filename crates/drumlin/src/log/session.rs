@@ -193,11 +193,17 @@ impl SessionScan {
         self.end = self.runs.last().map_or(self.end, |run| run.end);
     }
 
-    /// Cuts a session where the later one says.
-    pub(super) fn end_sealed(&mut self, limit: Lsn) {
+    /// Cuts a session where the later one says; and at its first hole, if it was not closed
+    /// cleanly and the power has gone since: then either all of it is flushed, or the later
+    /// session had not begun to write.
+    pub(super) fn end_sealed(&mut self, limit: Lsn, clean: bool, same_boot: bool) {
         self.end = self.end.max(limit);
         if let Some((hole, _)) = self.tail.take() {
             self.holes.push(hole);
+        }
+        if let (false, false, Some(first)) = (clean, same_boot, self.holes.first()) {
+            self.end = first.start;
+            self.runs.retain(|run| run.end <= first.start);
         }
     }
 

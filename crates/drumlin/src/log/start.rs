@@ -7,6 +7,7 @@
 //!    earlier session's end.
 //! 2. When `start` returns, the first segment's header, which states where the session before was
 //!    cut, is durable, and so is its name.
+//!    Before that header exists, the names of all earlier segments are durable.
 //! 3. Nothing at or above the floor is touched, and nothing is removed before the new header,
 //!    which repeats the floor, is durable.
 //!
@@ -151,12 +152,19 @@ impl Log {
             synced: AtomicU64::new(first.0),
             refuses: AtomicBool::new(false),
         });
+        // The names of the sessions before first: whoever finds the new header, and takes them for
+        // sealed, must find their segments too.
+        env.fs.sync_dir(dir)?;
         let spare = shared.state.lock().spares.pop();
         let segment = shared.prepare(first_segment, floor, spare)?;
         // From here on the earlier sessions are sealed, and the floor is durable.
         env.fs.sync_dir(dir)?;
         for path in doomed {
-            env.fs.remove(&path)?;
+            match env.fs.remove(&path) {
+                // A leftover under the temporary name of the first segment has become that segment.
+                Err(why) if why.is_missing_file() => {}
+                other => other?,
+            }
         }
         shared.publish(segment);
         let log = Arc::new(Log { shared: shared.clone(), opener: Mutex::new(None) });

@@ -127,25 +127,29 @@ impl Log {
         let shared = &*self.shared;
         let tail = shared.sequencer.tail().0;
         let last = (tail - 1) >> shared.hot.units_shift;
-        for segment in shared.table.range(last..u64::MAX) {
+        // Until now the floor may have stood only in the header of a segment that is about to go.
+        let floor = shared.state.lock().floor;
+        for segment in shared.table.range(last..last + 1) {
+            segment.write_floor(&shared.hot.keys, floor);
+            segment.sync_header()?;
+        }
+        let (prepared, spares) = {
+            let mut state = shared.state.lock();
+            (std::mem::take(&mut state.prepared), std::mem::take(&mut state.spares))
+        };
+        // From the end backwards, so that a crash in between leaves no gap.
+        let unused = shared.table.range(last + 1..u64::MAX);
+        for segment in unused.iter().chain(&prepared).rev() {
+            shared.remove_quietly(&shared.segment_path(segment.index()));
+        }
+        for segment in shared.table.range(last..last + 1) {
             let path = shared.segment_path(segment.index());
-            if segment.index() > last {
-                shared.remove_quietly(&path);
-                continue;
-            }
             let used = tail - (last << shared.hot.units_shift);
             let bytes = (super::HEADER_PAGE + used as usize * 8).next_multiple_of(crate::env::PAGE_BYTES);
             if bytes < shared.file_bytes() {
                 shared.env.fs.truncate(&path, bytes as u64)?;
                 segment.region().sync(0..bytes)?;
             }
-        }
-        let (prepared, spares) = {
-            let mut state = shared.state.lock();
-            (std::mem::take(&mut state.prepared), std::mem::take(&mut state.spares))
-        };
-        for segment in prepared {
-            shared.remove_quietly(&shared.segment_path(segment.index()));
         }
         for spare in spares {
             shared.remove_quietly(&spare.path);

@@ -91,8 +91,17 @@ impl IndexBuilder {
         self.ends.push(end);
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.ends.is_empty()
+    /// Adds every child of `next`, which begins where this one ends.
+    pub(super) fn append(&mut self, next: &IndexBuilder) {
+        for n in 0..next.ends.len() {
+            self.add(next.key(n), Lsn(next.lsns[n]), next.ends[n]);
+        }
+    }
+
+    /// The last fence; `None` without children.
+    pub(super) fn last(&self) -> Option<(&[u8], Lsn)> {
+        let last = self.ends.len().checked_sub(1)?;
+        Some((self.key(last), Lsn(self.lsns[last])))
     }
 
     /// Bytes of the block, at most.
@@ -188,7 +197,8 @@ impl<'a> Index<'a> {
             |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
         let (count, flags, prefix_bytes) = (word(0) as usize, word(4), word(16) as usize);
         let base = u64::from(word(8)) | u64::from(word(12)) << 32;
-        if count == 0 || flags & !(HEADS | LSNS) != 0 || word(20) != 0 {
+        let prefix_allowed = flags & HEADS != 0 || prefix_bytes == 0;
+        if count == 0 || flags & !(HEADS | LSNS) != 0 || word(20) != 0 || !prefix_allowed {
             return Err(Malformed);
         }
         let mut rest = rest;
@@ -207,6 +217,9 @@ impl<'a> Index<'a> {
 
     /// Checks what `parse` does not: that offsets ascend, keys are in order and heads are theirs. O(count).
     pub(super) fn validate(&self, order: Order<'_>) -> Result<(), Malformed> {
+        if self.heads.is_some() != matches!(order, Order::Bytewise) {
+            return Err(Malformed);
+        }
         let mut end = self.base;
         let mut key_end = 0;
         for n in 0..self.len() {
@@ -221,7 +234,8 @@ impl<'a> Index<'a> {
             }
             if let Some(before) = n.checked_sub(1) {
                 let before = self.fence(before)?;
-                let ordering = order.compare(&before.key(), &fence.key());
+                // The common prefix, if there is one, says nothing about the order of bytes.
+                let ordering = order.compare(before.rest, fence.rest);
                 if ordering.then_with(|| fence.lsn.cmp(&before.lsn)).is_ge() {
                     return Err(Malformed);
                 }

@@ -3,6 +3,8 @@
 //! [`Rig`] is a log with its sequencer; it writes records the way the engine does, and reads them
 //! back from any file system.
 
+mod crashes;
+mod flips;
 mod writing;
 
 use std::path::Path;
@@ -25,7 +27,6 @@ pub(super) fn dir() -> &'static Path {
 
 /// A log, its sequencer and its files.
 pub(super) struct Rig {
-    pub(super) fs: Arc<dyn FileSystem>,
     pub(super) sequencer: Arc<Sequencer>,
     pub(super) log: Arc<Log>,
 }
@@ -70,8 +71,20 @@ impl Rig {
         on_border: impl Fn(Lsn) + Send + Sync + 'static,
     ) -> Result<(Rig, Recovered)> {
         fs.create_dir_all(Path::new("/store"))?;
+        fs.sync_dir(Path::new("/"))?;
         let recovered = scan_with(fs.clone(), segment_bytes, Mode::Recover)?;
         let first = recovered.next_segment;
+        Rig::start(fs, segment_bytes, &recovered, first, on_border).map(|rig| (rig, recovered))
+    }
+
+    /// Starts the session after `recovered` at segment `first`.
+    pub(super) fn start(
+        fs: Arc<dyn FileSystem>,
+        segment_bytes: usize,
+        recovered: &Recovered,
+        first: u64,
+        on_border: impl Fn(Lsn) + Send + Sync + 'static,
+    ) -> Result<Rig> {
         let sequencer = Sequencer::new(Lsn(first * segment_bytes as u64 / 8));
         let log = Log::start(
             &Env::with_fs(fs.clone()),
@@ -81,7 +94,7 @@ impl Rig {
             first,
             Box::new(on_border),
         )?;
-        Ok((Rig { fs, sequencer, log }, recovered))
+        Ok(Rig { sequencer, log })
     }
 
     /// Writes one record as the engine does. Its LSN and end.
