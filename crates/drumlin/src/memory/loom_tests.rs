@@ -3,7 +3,8 @@
 //!
 //! Run by `cargo x loom`. Node bytes are followed by loom cells (`loom_shadow`): a read that no
 //! publication happens before ends the model. Heights are given, since models must repeat exactly.
-//! Each test names what fails it.
+//! Each test names what fails it. Those that watch a race also assert that every outcome occurred,
+//! so that a model which stops exploring (see `loom_shadow`) fails too.
 
 use std::collections::BTreeSet;
 
@@ -19,10 +20,21 @@ use super::memtable::MemTable;
 use super::node::NO_BATCH;
 use super::skiplist::Reserved;
 
-fn model(test: impl Fn() + Send + Sync + 'static) {
+/// Runs every interleaving and returns the different outcomes.
+fn outcomes<T: Ord + Send + 'static>(test: impl Fn() -> T + Send + Sync + 'static) -> BTreeSet<T> {
+    let seen = std::sync::Arc::new(std::sync::Mutex::new(BTreeSet::new()));
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound.get_or_insert(3);
-    builder.check(test);
+    let collect = seen.clone();
+    builder.check(move || {
+        let outcome = test();
+        collect.lock().unwrap().insert(outcome);
+    });
+    std::mem::take(&mut *seen.lock().unwrap())
+}
+
+fn model(test: impl Fn() + Send + Sync + 'static) {
+    outcomes(test);
 }
 
 /// A memtable behind a plain `Arc`, as cursors want it: what it counts is not part of the model.
@@ -58,27 +70,45 @@ fn keys(table: &std::sync::Arc<MemTable>) -> Vec<String> {
 /// Fails with a Relaxed compare-and-swap in `link_on`, or a Relaxed load in `descend` or `next`.
 #[test]
 fn loom_a_found_version_is_whole() {
-    model(|| {
+    let seen = outcomes(|| {
         let table = table();
         let node = reserve(&table, 2, "b");
         let writer = thread::spawn({
             let table = table.clone();
             move || publish(&table, node, 7)
         });
-        assert!(matches!(get(&table, "b"), None | Some(Lsn(7))));
-        assert!(matches!(keys(&table).as_slice(), [] | [_]));
+        let seen = (get(&table, "b"), keys(&table).len());
         writer.join().unwrap();
         assert_eq!(get(&table, "b"), Some(Lsn(7)));
+        seen
     });
+    assert_eq!(seen, BTreeSet::from([(None, 0), (None, 1), (Some(Lsn(7)), 1)]));
+}
+
+/// A get finds by `descend` only what follows it by `next`. Fails with a Relaxed load in `next`.
+#[test]
+fn loom_a_version_stepped_to_is_whole() {
+    let seen = outcomes(|| {
+        let table = table();
+        let node = reserve(&table, 1, "b");
+        let writer = thread::spawn({
+            let table = table.clone();
+            move || publish(&table, node, 7)
+        });
+        let seen = keys(&table);
+        writer.join().unwrap();
+        seen
+    });
+    assert_eq!(seen, BTreeSet::from([vec![], vec!["b".to_string()]]));
 }
 
 /// Fails if an insert is not retried after a lost compare-and-swap, stores instead of swapping, or
 /// goes on with a remembered predecessor without walking from it.
 #[test]
 fn loom_two_inserts_of_neighbours_and_a_reader() {
-    model(|| {
+    let seen = outcomes(|| {
         let table = table();
-        let (b, c) = (reserve(&table, 2, "b"), reserve(&table, 2, "c"));
+        let (b, c) = (reserve(&table, 2, "b"), reserve(&table, 1, "c"));
         let one = thread::spawn({
             let table = table.clone();
             move || publish(&table, b, 1)
@@ -87,18 +117,14 @@ fn loom_two_inserts_of_neighbours_and_a_reader() {
             let table = table.clone();
             move || publish(&table, c, 2)
         });
-        let seen = keys(&table);
-        assert!(seen.is_sorted(), "{seen:?}");
-        if get(&table, "c").is_none() {
-            // Nothing: it was not there yet.
-        } else {
-            assert_eq!(get(&table, "c"), Some(Lsn(2)), "a version once seen stays");
-        }
+        let seen = keys(&table).concat();
         one.join().unwrap();
         two.join().unwrap();
         assert_eq!(keys(&table), ["b", "c"]);
         table.list.assert_sound();
+        seen
     });
+    assert_eq!(seen, BTreeSet::from(["", "b", "c", "bc"].map(String::from)));
 }
 
 /// As above, with three; also fails if `link_on` stores a stale successor in the new node.
@@ -170,7 +196,7 @@ fn loom_reserve_and_publish_run_beside_an_insert() {
 /// upper link and misses what is behind it, or reads a link that still holds a predecessor.
 #[test]
 fn loom_a_cursor_visits_what_is_there_throughout_both_ways() {
-    model(|| {
+    let seen = outcomes(|| {
         let table = table();
         publish(&table, reserve(&table, 1, "a"), 1);
         publish(&table, reserve(&table, 2, "c"), 2);
@@ -181,24 +207,25 @@ fn loom_a_cursor_visits_what_is_there_throughout_both_ways() {
         });
         let mut cursor = table.cursor();
         cursor.seek_last().unwrap();
-        let mut back = Vec::new();
+        let mut back = String::new();
         while cursor.valid() {
-            back.push(cursor.key()[0]);
+            back.push(char::from(cursor.key()[0]));
             cursor.prev().unwrap();
         }
-        assert!(back == *b"ca" || back == *b"cba", "{back:?}");
-        if back == *b"cba" {
+        if back == "cba" {
             assert_eq!(keys(&table), ["a", "b", "c"], "what was seen stays");
         }
         writer.join().unwrap();
+        back
     });
+    assert_eq!(seen, BTreeSet::from(["ca", "cba"].map(String::from)));
 }
 
 /// Slot and parts of a batch, as `commit` uses them: fails if a part is visible before its flag, or
 /// if parts are published Relaxed.
 #[test]
 fn loom_a_batch_shows_whole_or_not_at_all() {
-    model(|| {
+    let seen = outcomes(|| {
         let table = table();
         let slot = Arc::new(AtomicU64::new(9));
         let (x, y) = (reserve(&table, 1, "x"), reserve(&table, 1, "y"));
@@ -214,14 +241,13 @@ fn loom_a_batch_shows_whole_or_not_at_all() {
             let committed = |_: u32, lsn: Lsn| slot.load(Ordering::Acquire) != lsn.0;
             table.get(key.as_bytes(), Lsn::MAX, committed).is_some()
         };
-        if visible("y") {
-            assert!(visible("x"), "half a batch");
-        }
-        if visible("x") {
-            assert!(visible("y"), "half a batch");
-        }
+        let seen = (visible("x"), visible("y"), visible("x"));
         writer.join().unwrap();
+        seen
     });
+    // Never an older state after a newer one: not (true, false, _), not (_, true, false).
+    let expected = [(false, false, false), (false, false, true), (false, true, true), (true, true, true)];
+    assert_eq!(seen, BTreeSet::from(expected));
 }
 
 /// The second allocation that needs a chunk installs it, or finds it installed. Fails with a

@@ -17,7 +17,7 @@
 //!
 //! Origin: cLSM §3.1-§3.3, component C_m: a map of (key, timestamp, value), weakly consistent to
 //! iterate. Reserving before the locks are taken and publishing under them is ours.
-//! Tests: `memtable_tests`, `loom_tests`, both under miri.
+//! Tests: `memtable_tests`, `loom_tests`.
 
 use std::sync::Arc;
 

@@ -29,7 +29,7 @@
 //! Origin: sLSM §2.2.2 (one column of links per node) and §2.2.1 (forward pointers within two cache
 //! lines): its 16 links of 8 bytes are 24 of 4 bytes here, and share their two lines with the
 //! header. 16 levels hold 2^16 entries well; a memtable may have a thousand times as many.
-//! Tests: `skiplist_tests`, `loom_tests`, and under miri.
+//! Tests: below, `skiplist_tests`, `loom_tests`; the first two under the sanitizers too.
 #![allow(unsafe_code)]
 
 use std::marker::PhantomData;
@@ -38,6 +38,12 @@ use std::slice;
 
 use crate::key::{KEY_BYTES_MAX, Kind, Lsn, VALUE_BYTES_MAX};
 use crate::sync::atomic::AtomicU32;
+
+/// A link: the unit of the next node on a level.
+#[cfg(not(loom))]
+pub(super) type Link = AtomicU32;
+#[cfg(loom)]
+pub(super) use super::loom_shadow::Link;
 
 use super::arena::{Arena, Shape, UNIT_BYTES};
 
@@ -137,7 +143,7 @@ impl Nodes {
             | if apart { APART } else { 0 };
         // SAFETY: every write lies within the space asked for (`lead` before the address, `body`
         // from it on), at its natural alignment where the type has one; nobody else knows the
-        // space. Tests: nodes_hold_what_they_were_given, and under miri.
+        // space. Test: nodes_hold_what_they_were_given, under the address sanitizer.
         unsafe {
             for level in 0..height {
                 node.link(level).write(AtomicU32::new(0));
@@ -170,7 +176,7 @@ impl Nodes {
         #[cfg(loom)]
         self.shadow.write(node.unit);
         // SAFETY: the fields lie within the node, aligned; nobody reads them yet, as the caller
-        // asserts. Tests: loom_a_found_version_is_whole, and under miri.
+        // asserts. Test: loom_a_found_version_is_whole.
         unsafe {
             node.field(LSN).cast::<u64>().write(lsn.0);
             node.field(BATCH).cast::<u32>().write(batch);
@@ -193,12 +199,12 @@ impl Nodes {
     /// # Safety
     /// `level` is below the node's height.
     #[inline]
-    pub(super) unsafe fn link<'a>(&'a self, node: Node<'a>, level: usize) -> &'a AtomicU32 {
+    pub(super) unsafe fn link<'a>(&'a self, node: Node<'a>, level: usize) -> &'a Link {
         debug_assert!(level < node.height());
         #[cfg(loom)]
         return self.shadow.link(node.unit, level);
         // SAFETY: the tower has `height` links, each initialized by `create` and aligned.
-        // Tests: nodes_hold_what_they_were_given, and under miri.
+        // Test: nodes_hold_what_they_were_given, under the address sanitizer.
         #[cfg(not(loom))]
         return unsafe { &*node.link(level) };
     }

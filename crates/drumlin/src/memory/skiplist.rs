@@ -30,7 +30,8 @@
 //! Origin: cLSM §3.3 (items go into the lists one at a time, bottom up; only the lowest decides) and
 //! sLSM §2.2. Ours: remembered predecessors; the compare that is skipped when the next node on a
 //! lower level is the one just found too far; the loading ahead of both ways a search can go on.
-//! Tests: `skiplist_tests` (a model, threads), `loom_tests` (orderings), both under miri.
+//! Tests: `skiplist_tests` (a model; threads, also under the thread sanitizer), `loom_tests` (every
+//! ordering named above, weakened to Relaxed, fails one of them).
 #![allow(unsafe_code)]
 
 use std::cmp::Ordering as Order;
