@@ -205,13 +205,6 @@ pub fn scan(fs: &Arc<dyn FileSystem>, dir: &Path, options: ScanOptions) -> Resul
         let start = floor.max(session.header.session_first);
         let last_end = Lsn(session.indexes.last().map_or(0, |i| i + 1) * units);
         let limit = later.map_or(last_end, |l| l.prior_end);
-        // After a power loss the names of the last session's segments may be gone, but the first.
-        let present_to = if later.is_some() || same_boot { limit } else { Lsn(start.0 + 1) };
-        for index in start.0 / units..present_to.0.div_ceil(units) {
-            if !files.contains_key(&index) && index != floor.0 / units {
-                scan.missing(dir, index)?;
-            }
-        }
         let problem = &mut |problem| scan.problem(problem);
         let mut found = scan_session(&mut reader, dir, &session.keys, start, limit, problem)?;
         match later {
@@ -228,6 +221,20 @@ pub fn scan(fs: &Arc<dyn FileSystem>, dir: &Path, options: ScanOptions) -> Resul
                 recovered.end = found.end;
                 recovered.clean = found.closed;
                 recovered.torn = found.torn.clone();
+            }
+        }
+        // After a power loss the names of the last session's segments may be gone, but the first;
+        // and a clean close removes what it did not use.
+        let present_to = if later.is_some() {
+            limit
+        } else if found.closed || !same_boot {
+            Lsn(found.end.0.max(start.0 + 1))
+        } else {
+            last_end
+        };
+        for index in start.0 / units..present_to.0.div_ceil(units) {
+            if !files.contains_key(&index) && index != floor.0 / units {
+                scan.missing(dir, index)?;
             }
         }
         scan.check_lengths(session, &found, &files, units)?;
