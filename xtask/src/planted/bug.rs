@@ -14,6 +14,7 @@
 //! test      = ["-p", "drumlin", "--lib", "…"]   # arguments of `cargo test`
 //! caught_by = "module::name_of_the_test"        # this test must fail
 //! loom      = true                              # optional: build with --cfg loom
+//! hangs     = true                              # optional: the test does not fail but never ends
 //! ```
 
 use std::collections::BTreeMap;
@@ -37,6 +38,8 @@ pub struct Bug {
     pub caught_by: String,
     /// True if the test is one of the model checker's.
     pub loom: bool,
+    /// True if the bug makes the test wait for ever; else a test that does not end catches nothing.
+    pub hangs: bool,
 }
 
 #[derive(Debug, PartialEq)]
@@ -61,14 +64,17 @@ impl Bug {
             Some(Value::List(list)) if !list.is_empty() => list,
             _ => return Err("`test` is not a list of arguments".into()),
         };
-        let loom = match values.remove("loom") {
-            Some(Value::Flag(loom)) => loom,
-            None => false,
-            Some(_) => return Err("`loom` is not true or false".into()),
+        let mut flag = |key: &str| match values.remove(key) {
+            Some(Value::Flag(flag)) => Ok(flag),
+            None => Ok(false),
+            Some(_) => Err(format!("`{key}` is not true or false")),
         };
+        let (loom, hangs) = (flag("loom")?, flag("hangs")?);
         match values.keys().next() {
             Some(key) => Err(format!("unknown key `{key}`")),
-            None => Ok(Bug { name: name.to_string(), story, file, find, replace, test, caught_by, loom }),
+            None => {
+                Ok(Bug { name: name.to_string(), story, file, find, replace, test, caught_by, loom, hangs })
+            }
         }
     }
 }
@@ -165,7 +171,7 @@ mod tests {
             (bug.story.as_str(), bug.find.as_str(), bug.replace.as_str()),
             ("a \"b\"", "let a = 1;\n    b", "")
         );
-        assert_eq!((bug.test.len(), bug.caught_by.as_str(), bug.loom), (2, "m::t", true));
+        assert_eq!((bug.test.len(), bug.caught_by.as_str(), bug.loom, bug.hangs), (2, "m::t", true, false));
     }
 
     #[test]

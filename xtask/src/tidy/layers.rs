@@ -41,6 +41,8 @@ const PAIRS: &[(&str, &str)] = &[
     ("options", "error"),
     // One error type for all: it imports nothing.
     ("env", "error"),
+    // The file system in memory is shared state behind a lock; `sync` knows nothing of `env`.
+    ("env", "sync"),
     ("sync", "error"),
 ];
 

@@ -181,9 +181,8 @@ impl Slots {
         }
         let index = self.count.load(Ordering::Relaxed);
         let (chunk, _) = locate(index);
-        self.chunks[chunk].get_or_init(|| {
-            (0..chunk_slots(chunk)).map(|_| CachePadded::new(Slot::new())).collect()
-        });
+        self.chunks[chunk]
+            .get_or_init(|| (0..chunk_slots(chunk)).map(|_| CachePadded::new(Slot::new())).collect());
         self.count.store(index + 1, Ordering::Release);
         index
     }

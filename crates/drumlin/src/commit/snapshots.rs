@@ -160,7 +160,10 @@ mod tests {
                 send.send("B is visible").expect("the test waits");
                 b.commit();
             });
-            assert!(receive.recv_timeout(Duration::from_millis(50)).is_err(), "the snapshot at 11 waits for A");
+            assert!(
+                receive.recv_timeout(Duration::from_millis(50)).is_err(),
+                "the snapshot at 11 waits for A"
+            );
             assert!(!snapshot.is_finished());
             a.gate().expect("A is below the snapshot: it never waits for itself");
             a.commit();

@@ -4,16 +4,16 @@
 //! [`Retention`] itself for the range tombstones of each output. Pure: no file, no clock, no lock.
 //!
 //! A read at S sees of a key the newest version v with LSN < S, unless a range tombstone T that covers the
-//! key has v < T < S. The *stripe* of an LSN is the smallest S of snapshots ∪ {MAX} above it: the
+//! key has v < T < S. The *horizon* of an LSN is the smallest S of snapshots ∪ {MAX} above it: the
 //! earliest read that can tell the LSN is there. Reads happen at those S only, since whoever reads
 //! at another bound holds the tables it started with, or reads above every LSN in them.
 //!
 //! Invariants:
-//! 1. A version is kept iff it is the newest of its key in its stripe, and no tombstone of the same stripe
-//!    that covers the key is newer. (The newest version below a later S is in a later stripe or is this
+//! 1. A version is kept iff it is the newest of its key in its horizon, and no tombstone of the same horizon
+//!    that covers the key is newer. (The newest version below a later S is in a later horizon or is this
 //!    one; and what hides it at its own S hides it at every later S.)
-//! 2. Of the tombstones that cover a key the newest of each stripe is kept.
-//! 3. A delete, or a range tombstone, is dropped beyond that only if it is in the lowest stripe (all that it hides
+//! 2. Of the tombstones that cover a key the newest of each horizon is kept.
+//! 3. A delete, or a range tombstone, is dropped beyond that only if it is in the lowest horizon (all that it hides
 //!    among the inputs is dropped with it) and no deeper level may hold its key, or any key of its fragment.
 //! 4. Hence at every S of snapshots ∪ {MAX}, every key reads as before, whatever lies above or below, given that
 //!    whatever lies below is older and within `deeper`.
@@ -84,9 +84,9 @@ impl Retention {
         Retention { comparator, snapshots, fragments, deeper }
     }
 
-    /// The smallest S of snapshots ∪ {MAX} above `lsn`, by number; 0 is the lowest stripe.
+    /// The smallest S of snapshots ∪ {MAX} above `lsn`, by number; 0 is the lowest horizon.
     #[inline]
-    fn stripe(&self, lsn: Lsn) -> usize {
+    fn horizon(&self, lsn: Lsn) -> usize {
         if self.snapshots.is_empty() { 0 } else { self.snapshots.partition_point(|&s| s <= lsn) }
     }
 
@@ -98,12 +98,13 @@ impl Retention {
             rules: self,
             started: false,
             key: Vec::new(),
-            stripe: 0,
+            horizon: 0,
+            is_first: false,
             fragment: passed(&|s| {
                 self.fragments.partition_point(|f| comparator.compare(&f.end, s) != Ordering::Greater)
             }),
             covered: false,
-            deeper: passed(&|s| self.deeper.as_slice().partition_point(|d| d.is_before(comparator, s))),
+            deeper: passed(&|s| self.deeper.first_from(comparator, s)),
         }
     }
 
@@ -133,12 +134,12 @@ impl Retention {
     fn keep_of_fragment(&self, lsns: &[Lsn], start: &[u8], end: &[u8], kept: &mut Vec<RangeTombstone>) {
         let mut previous = None;
         for &lsn in lsns {
-            let stripe = self.stripe(lsn);
-            if previous == Some(stripe) {
+            let horizon = self.horizon(lsn);
+            if previous == Some(horizon) {
                 continue;
             }
-            previous = Some(stripe);
-            if stripe > 0 || self.deeper.overlaps_range(&*self.comparator, start, end) {
+            previous = Some(horizon);
+            if horizon > 0 || self.deeper.overlaps_range(&*self.comparator, start, end) {
                 kept.push(RangeTombstone { start: start.to_vec(), end: end.to_vec(), lsn });
             }
         }
@@ -148,13 +149,13 @@ impl Retention {
     /// tombstones of the inputs hide them all. Then a table of that span need not be read.
     pub fn hides(&self, start: &[u8], end: &[u8], min_lsn: Lsn, max_lsn: Lsn) -> bool {
         let comparator = &*self.comparator;
-        let stripe = self.stripe(min_lsn);
+        let horizon = self.horizon(min_lsn);
         let first =
             self.fragments.partition_point(|f| comparator.compare(&f.end, start) != Ordering::Greater);
         let mut reached = start;
         for fragment in &self.fragments[first..] {
             if comparator.compare(&fragment.start, reached) == Ordering::Greater
-                || !fragment.lsns.iter().any(|&lsn| lsn > max_lsn && self.stripe(lsn) == stripe)
+                || !fragment.lsns.iter().any(|&lsn| lsn > max_lsn && self.horizon(lsn) == horizon)
             {
                 return false;
             }
@@ -170,10 +171,11 @@ impl Retention {
 /// One pass over versions in internal order.
 pub struct Walk<'a> {
     rules: &'a Retention,
-    /// True once a version was seen; `key` and `stripe` are the last one's.
+    /// True once a version was seen; `key` and `horizon` are the last one's.
     started: bool,
     key: Vec<u8>,
-    stripe: usize,
+    horizon: usize,
+    is_first: bool,
     /// The first fragment that does not end before `key`, and whether it covers `key`.
     fragment: usize,
     covered: bool,
@@ -185,28 +187,29 @@ impl Walk<'_> {
     /// Decides on the next version.
     #[inline]
     pub fn judge(&mut self, key: &[u8], lsn: Lsn, kind: Kind) -> Verdict {
-        let stripe = self.rules.stripe(lsn);
-        if self.started && self.is_current(key) {
-            if stripe == self.stripe {
+        let horizon = self.rules.horizon(lsn);
+        self.is_first = !self.started || self.key != key;
+        if !self.is_first {
+            if horizon == self.horizon {
                 return Verdict::Shadowed;
             }
         } else {
             self.enter(key);
         }
-        self.stripe = stripe;
+        self.horizon = horizon;
         if self.covered && self.is_hidden(lsn) {
             return Verdict::Covered;
         }
-        if kind == Kind::Delete && stripe == 0 && !self.lies_deeper() {
+        if kind == Kind::Delete && horizon == 0 && !self.lies_deeper() {
             return Verdict::Spent;
         }
         Verdict::Keep
     }
 
-    /// True if `key` is the key of the last version judged.
+    /// True if the version judged last was the first of its key.
     #[inline]
-    pub fn is_current(&self, key: &[u8]) -> bool {
-        self.started && self.key == key
+    pub fn is_first_of_key(&self) -> bool {
+        self.is_first
     }
 
     fn enter(&mut self, key: &[u8]) {
@@ -227,23 +230,19 @@ impl Walk<'_> {
             .is_some_and(|f| comparator.compare(&f.start, key) != Ordering::Greater);
     }
 
-    /// True if a tombstone over the current key is newer than `lsn` and of its stripe.
+    /// True if a tombstone over the current key is newer than `lsn` and of its horizon.
     #[cold]
     fn is_hidden(&self, lsn: Lsn) -> bool {
         let lsns = &self.rules.fragments[self.fragment].lsns;
-        // The oldest one that is newer than `lsn`: if any is in the stripe, this one is.
+        // The oldest one that is newer than `lsn`: if any is in the horizon, this one is.
         let newer = lsns.partition_point(|&t| t > lsn);
-        newer > 0 && self.rules.stripe(lsns[newer - 1]) == self.stripe
+        newer > 0 && self.rules.horizon(lsns[newer - 1]) == self.horizon
     }
 
     /// True if a deeper level may hold the current key.
     fn lies_deeper(&mut self) -> bool {
         let comparator = &*self.rules.comparator;
-        let spans = self.rules.deeper.as_slice();
-        while spans.get(self.deeper).is_some_and(|s| s.is_before(comparator, &self.key)) {
-            self.deeper += 1;
-        }
-        spans.get(self.deeper).is_some_and(|s| s.contains(comparator, &self.key))
+        self.rules.deeper.contains_next(comparator, &mut self.deeper, &self.key)
     }
 }
 

@@ -51,7 +51,7 @@ impl Part {
         all
     }
 
-    /// What a read of `key` at `at` finds: the LSN of a put. By the definition, not by stripes.
+    /// What a read of `key` at `at` finds: the LSN of a put. By the definition, not by horizons.
     fn read(&self, key: u8, at: u64) -> Option<u64> {
         let (_, lsn, is_put) =
             *self.points.iter().filter(|&&(k, l, _)| k == key && l < at).max_by_key(|&&(_, l, _)| l)?;

@@ -31,7 +31,7 @@ use super::{
     WritableFile,
 };
 use crate::error::{Error, Result};
-use crate::sync::Mutex;
+use parking_lot::Mutex;
 
 /// What happens to a chosen call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -13,15 +13,21 @@
 //! 3. A created, renamed or removed name is durable once its directory is synced; the content of
 //!    the file is a matter of its own sync.
 //! 4. A failed sync is final: retrying it may report success and still have lost the data.
+//!
+//! Tests: `memory/tests/medium.rs` has one or more per rule; `tests` compares the file systems.
 
 mod call;
 mod faulty;
 mod memory;
 mod real;
+#[cfg(test)]
+mod stores;
+#[cfg(test)]
+mod tests;
 
 pub use call::{Call, Operation};
 pub use faulty::{Fault, FaultyFs};
-pub use memory::{Keep, MemFs, PageAt, Unsynced};
+pub use memory::{CallHook, FaultHook, Keep, MemFs, PageAt, Unsynced};
 pub use real::RealFs;
 
 use std::ops::Range;
@@ -105,9 +111,11 @@ pub trait FileSystem: Send + Sync + 'static {
     fn sync_dir(&self, dir: &Path) -> Result<()>;
     /// Opens or creates a file of exactly `bytes` bytes with every block allocated (a mapped
     /// write must never find the device full), and maps it for shared writing.
-    /// A new file reads as zeros; an existing one keeps its bytes.
+    /// A new file reads as zeros; an existing one keeps its bytes. Mapping a file twice with the
+    /// same length shares the bytes. At least one byte, else [`Error::InvalidArgument`].
     fn map_log(&self, path: &Path, bytes: usize) -> Result<Arc<dyn LogRegion>>;
-    /// Cuts a file to `bytes`. Durable after a later sync of the file.
+    /// Cuts a file to `bytes`, or extends it with zeros. Durable after a later sync of the file.
+    /// Nobody may touch the pages of a mapped region that the cut takes away.
     fn truncate(&self, path: &Path, bytes: u64) -> Result<()>;
     /// Takes the advisory lock of a file, creating it for an exclusive lock only.
     /// [`Error::Locked`], naming the file's directory, at once if somebody holds it.
@@ -243,6 +251,18 @@ fn ends_early(path: &Path, offset: u64, wanted: usize, end: u64) -> Error {
         offset,
         format!("{wanted} bytes were to be read here, but the file ends at byte {end}"),
     )
+}
+
+/// Refuses a length that cannot be mapped.
+fn region_length(path: &Path, bytes: usize) -> Result<()> {
+    if bytes > 0 && isize::try_from(bytes).is_ok() {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "{bytes} bytes of {} cannot be mapped: at least 1, at most {}",
+        path.display(),
+        isize::MAX
+    )))
 }
 
 /// Refuses a range that leaves its region.

@@ -51,6 +51,7 @@ pub struct Merge<C> {
     children: Vec<C>,
     heads: Vec<Head>,
     direction: Direction,
+    duplicates: u64,
     /// Scratch for the key at a turn of direction.
     turning_key: Vec<u8>,
 }
@@ -65,8 +66,14 @@ impl<C: Cursor> Merge<C> {
             heads: Vec::with_capacity(children.len()),
             children,
             direction: Direction::Forward,
+            duplicates: 0,
             turning_key: Vec::new(),
         }
+    }
+
+    /// Entries passed over so far because an earlier child held them too.
+    pub fn duplicates(&self) -> u64 {
+        self.duplicates
     }
 
     /// Seeks every child by `seek` and orders them anew.
@@ -110,6 +117,7 @@ impl<C: Cursor> Merge<C> {
                 break;
             }
             self.step(1)?;
+            self.duplicates += 1;
         }
         self.step(0)
     }

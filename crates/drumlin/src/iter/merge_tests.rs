@@ -159,6 +159,7 @@ fn a_merge_walks_as_the_sorted_union_would_in_every_direction() {
         let child_count = dice.below(8) as usize;
         let mut children = vec![Vec::new(); child_count];
         let mut union: Vec<Entry> = Vec::new();
+        let mut duplicates = 0;
         for lsn in 1..dice.below(60) + 1 {
             if child_count == 0 {
                 break;
@@ -172,6 +173,7 @@ fn a_merge_walks_as_the_sorted_union_would_in_every_direction() {
             children[home].push(entry.clone());
             if dice.below(5) == 0 && home + 1 < child_count {
                 // A duplicate in a later child: the earlier child's must win.
+                duplicates += 1;
                 children[home + 1].push(Entry { value: b"duplicate".into(), ..entry.clone() });
             }
             union.push(entry);
@@ -187,6 +189,7 @@ fn a_merge_walks_as_the_sorted_union_would_in_every_direction() {
             merge.next().unwrap();
         }
         assert!(!merge.valid());
+        assert_eq!(merge.duplicates(), duplicates);
         merge.seek_last().unwrap();
         for expected in union.iter().rev() {
             assert_eq!(entry_at(&merge).as_ref(), Some(expected), "back, seed {seed}");

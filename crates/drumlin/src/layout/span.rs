@@ -68,9 +68,16 @@ fn compare_ends(comparator: &dyn Comparator, a: &KeySpan, b: &KeySpan) -> Orderi
 
 /// Disjoint spans in key order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct KeySpans(Vec<KeySpan>);
+pub struct KeySpans {
+    spans: Vec<KeySpan>,
+    /// True for every key there is; `spans` is empty then.
+    everything: bool,
+}
 
 impl KeySpans {
+    /// Every key there is.
+    pub const EVERYTHING: KeySpans = KeySpans { spans: Vec::new(), everything: true };
+
     /// Joins spans that overlap or touch. O(n log n).
     pub fn new(comparator: &dyn Comparator, mut spans: Vec<KeySpan>) -> KeySpans {
         spans.sort_by(|a, b| comparator.compare(&a.start, &b.start));
@@ -83,23 +90,32 @@ impl KeySpans {
                 _ => joined.push(span),
             }
         }
-        KeySpans(joined)
+        KeySpans { spans: joined, everything: false }
     }
 
-    /// True if there are none.
+    /// True if no key belongs to them.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// In key order.
-    pub fn as_slice(&self) -> &[KeySpan] {
-        &self.0
+        self.spans.is_empty() && !self.everything
     }
 
     /// True if some key of [start, end) belongs to one of them. O(log n).
     pub fn overlaps_range(&self, comparator: &dyn Comparator, start: &[u8], end: &[u8]) -> bool {
-        let first = self.0.partition_point(|s| s.is_before(comparator, start));
-        self.0.get(first).is_some_and(|s| comparator.compare(&s.start, end) == Ordering::Less)
+        let span = self.spans.get(self.first_from(comparator, start));
+        self.everything || span.is_some_and(|s| comparator.compare(&s.start, end) == Ordering::Less)
+    }
+
+    /// The number of the first span that does not end before `key`, for [`KeySpans::contains_next`].
+    pub fn first_from(&self, comparator: &dyn Comparator, key: &[u8]) -> usize {
+        self.spans.partition_point(|span| span.is_before(comparator, key))
+    }
+
+    /// True if `key` belongs to one of them. `at` is from `first_from` for this key or a smaller one, and is
+    /// moved on to the first span that does not end before `key`.
+    pub fn contains_next(&self, comparator: &dyn Comparator, at: &mut usize, key: &[u8]) -> bool {
+        while self.spans.get(*at).is_some_and(|span| span.is_before(comparator, key)) {
+            *at += 1;
+        }
+        self.everything || self.spans.get(*at).is_some_and(|span| span.contains(comparator, key))
     }
 }
 
@@ -152,14 +168,15 @@ mod tests {
                 let joined = KeySpans::new(&Bytewise, parts.clone());
                 for key in 0..7u8 {
                     let expected = parts.iter().any(|p| holds(p, key));
-                    assert_eq!(joined.as_slice().iter().any(|p| holds(p, key)), expected);
+                    assert_eq!(joined.spans.iter().any(|p| holds(p, key)), expected);
+                    assert_eq!(joined.contains_next(&Bytewise, &mut 0, &[key]), expected);
                     assert_eq!(
                         joined.overlaps_range(&Bytewise, &[key], &[key, 0]),
                         expected,
                         "{joined:?} {key}"
                     );
                 }
-                for pair in joined.as_slice().windows(2) {
+                for pair in joined.spans.windows(2) {
                     assert!(pair[0].end < pair[1].start);
                 }
             }

@@ -1,1 +1,39 @@
-//! (being built)
+//! The memory component: the newest versions of a keyspace, sorted, shared by all threads.
+//!
+//! Place: `db` owns one [`MemTable`] per generation; a flush turns one into a table.
+//!
+//! The nouns, each in its file:
+//! - [`MemTable`] (`memtable`): what `db` sees. Versions and range tombstones of one generation.
+//! - `SkipList` (`skiplist`): the ordered list; [`Reserved`] nodes become versions when published.
+//! - [`MemCursor`] (`cursor`): a walk in internal order, both ways.
+//! - `TombstoneSet` (`tombstone_set`): the range tombstones, under an epoch.
+//! - `Nodes` (`node`): the layout of a node in memory.
+//! - `Arena` (`arena`): where nodes live; 32-bit addresses, no allocation per node.
+//! - `local`: what a thread keeps for itself.
+//!
+//! Each file states its own invariants and orderings; together:
+//! 1. Insert-only: nothing is changed or removed before the whole memtable is dropped, so readers
+//!    need no protection beyond holding it.
+//! 2. A get writes no shared memory and waits for nobody.
+//! 3. What can be slow (space, copying, the search) is done in `reserve`, before locks and LSN.
+
+mod arena;
+mod cursor;
+mod local;
+#[cfg(loom)]
+mod loom_shadow;
+mod memtable;
+mod node;
+mod skiplist;
+mod tombstone_set;
+
+#[cfg(all(test, loom))]
+mod loom_tests;
+#[cfg(all(test, not(loom)))]
+mod memtable_tests;
+#[cfg(all(test, not(loom)))]
+mod skiplist_tests;
+
+pub use cursor::MemCursor;
+pub use memtable::{MemTable, VersionRef};
+pub use skiplist::Reserved;

@@ -250,10 +250,9 @@ impl<'a> Block<'a> {
         if let Some(interval) = behind.checked_sub(1) {
             let limit = self.restart(behind);
             let mut entry = self.entry(self.restart(interval))?;
-            // The current entry lies before the target. `matched` of its bytes are those of `key`;
-            // `same`: it is a version of `key` itself, but too new.
+            // The current entry lies before the target. `matched` of its bytes are those of `key`; all
+            // of them if it is a version of `key` itself, but too new.
             let mut matched = shared_prefix(entry.suffix, key);
-            let mut same = entry.suffix == key;
             while entry.next < limit {
                 entry = self.entry(entry.next)?;
                 match entry.shared.cmp(&matched) {
@@ -264,19 +263,11 @@ impl<'a> Block<'a> {
                     Ordering::Equal => {}
                 }
                 let rest = key.get(matched..).ok_or(Malformed)?;
-                if same || entry.suffix == rest {
-                    if entry.suffix != rest {
-                        return Ok(None);
-                    }
-                    if entry.lsn <= lsn {
-                        return Ok(Some(entry));
-                    }
-                    same = true;
-                    matched = key.len();
-                } else if entry.suffix < rest {
-                    matched += shared_prefix(entry.suffix, rest);
-                } else {
-                    return Ok(None);
+                match entry.suffix.cmp(rest) {
+                    Ordering::Less => matched += shared_prefix(entry.suffix, rest),
+                    Ordering::Equal if entry.lsn <= lsn => return Ok(Some(entry)),
+                    Ordering::Equal => matched = key.len(),
+                    Ordering::Greater => return Ok(None),
                 }
             }
         }

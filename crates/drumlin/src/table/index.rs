@@ -91,8 +91,17 @@ impl IndexBuilder {
         self.ends.push(end);
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.ends.is_empty()
+    /// Adds every child of `next`, which begins where this one ends.
+    pub(super) fn append(&mut self, next: &IndexBuilder) {
+        for n in 0..next.ends.len() {
+            self.add(next.key(n), Lsn(next.lsns[n]), next.ends[n]);
+        }
+    }
+
+    /// The last fence; `None` without children.
+    pub(super) fn last(&self) -> Option<(&[u8], Lsn)> {
+        let last = self.ends.len().checked_sub(1)?;
+        Some((self.key(last), Lsn(self.lsns[last])))
     }
 
     /// Bytes of the block, at most.

@@ -98,13 +98,17 @@ pub struct TableOptions {
     pub restart_interval: usize,
     /// Filter bits per key; 0 for no filter.
     pub filter_bits_per_key: f64,
-    /// Bytes after which the index is cut into a further block, which is then read on demand.
+    /// An index of up to so many bytes is one block, held in memory while the table is open.
+    pub index_root_bytes: usize,
+    /// A larger index is cut into blocks of this size, read on demand like data.
     pub index_block_bytes: usize,
 }
 
 impl TableOptions {
-    /// Bytes of an index block, by default: one holds the fences of about 32 MiB of data.
-    pub const INDEX_BLOCK_BYTES: usize = 512 << 10;
+    /// Default of `index_root_bytes`: the fences of some 128 MiB of data.
+    pub const INDEX_ROOT_BYTES: usize = 1 << 20;
+    /// Default of `index_block_bytes`.
+    pub const INDEX_BLOCK_BYTES: usize = 16 << 10;
 
     /// The table options of a keyspace in a store whose keys are hashed by `hasher`.
     pub fn new(options: &KeyspaceOptions, hasher: KeyHasher) -> TableOptions {
@@ -115,6 +119,7 @@ impl TableOptions {
             block_bytes: options.block_bytes,
             restart_interval: options.restart_interval,
             filter_bits_per_key: options.filter_bits_per_key,
+            index_root_bytes: Self::INDEX_ROOT_BYTES,
             index_block_bytes: Self::INDEX_BLOCK_BYTES,
         }
     }

@@ -70,13 +70,6 @@ impl Output {
     }
 }
 
-/// A finished index block, not yet in the file.
-struct Leaf {
-    block: Vec<u8>,
-    last_key: Vec<u8>,
-    last_lsn: Lsn,
-}
-
 /// Writes one table.
 pub struct TableWriter {
     path: PathBuf,
@@ -86,7 +79,7 @@ pub struct TableWriter {
     encoder: FrameEncoder,
     block: BlockBuilder,
     index: IndexBuilder,
-    leaves: Vec<Leaf>,
+    leaves: Vec<IndexBuilder>,
     leaf_bytes: usize,
     filter: Option<FilterBuilder>,
     tombstones: Tombstones,
@@ -129,11 +122,19 @@ impl TableWriter {
     /// Appends one version. It must lie behind the last one in internal order; `kind` is
     /// [`Kind::Put`] or [`Kind::Delete`]. [`Error::InvalidArgument`] otherwise, and nothing is added.
     pub fn add(&mut self, key: &[u8], lsn: Lsn, kind: Kind, value: &[u8]) -> Result<()> {
+        if kind == Kind::RangeDelete {
+            return Err(Error::invalid("range deletes are no table entries: they go to set_tombstones"));
+        }
+        self.add_kind(key, lsn, kind as u8, value)
+    }
+
+    /// As `add`, for any kind: a later version may write some that this build only skips.
+    pub(super) fn add_kind(&mut self, key: &[u8], lsn: Lsn, kind: u8, value: &[u8]) -> Result<()> {
         self.check_usable()?;
-        if key.len() > KEY_BYTES_MAX || value.len() > VALUE_BYTES_MAX || kind == Kind::RangeDelete {
+        if key.len() > KEY_BYTES_MAX || value.len() > VALUE_BYTES_MAX {
             let what = format!(
-                "a table entry of kind {kind:?} with {} key and {} value bytes, but at most {KEY_BYTES_MAX} and \
-                 {VALUE_BYTES_MAX} are allowed, and range deletes go to set_tombstones",
+                "a table entry has {} key and {} value bytes, but at most {KEY_BYTES_MAX} and {VALUE_BYTES_MAX} are \
+                 allowed",
                 key.len(),
                 value.len()
             );
@@ -154,7 +155,7 @@ impl TableWriter {
         added
     }
 
-    fn add_checked(&mut self, key: &[u8], lsn: Lsn, kind: Kind, value: &[u8], new_key: bool) -> Result<()> {
+    fn add_checked(&mut self, key: &[u8], lsn: Lsn, kind: u8, value: &[u8], new_key: bool) -> Result<()> {
         if !self.block.is_empty() && self.block.bytes() + key.len() + value.len() > self.options.block_bytes {
             self.finish_block()?;
         }
@@ -167,12 +168,12 @@ impl TableWriter {
             contents.smallest = key.to_vec();
         }
         contents.entries += 1;
-        contents.deletes += u64::from(kind == Kind::Delete);
+        contents.deletes += u64::from(kind == Kind::Delete as u8);
         contents.min_lsn = contents.min_lsn.min(lsn);
         contents.max_lsn = contents.max_lsn.max(lsn);
         contents.raw_bytes += (key.len() + value.len()) as u64;
         self.last_lsn = lsn;
-        self.block.add(key, lsn, kind as u8, value);
+        self.block.add(key, lsn, kind, value);
         if self.block.bytes() >= self.options.block_bytes {
             self.finish_block()?;
         }
@@ -198,10 +199,9 @@ impl TableWriter {
         };
         self.index.add(fence, lsn, end);
         if self.index.bytes() >= self.options.index_block_bytes {
-            let leaf = Leaf { block: self.index.finish(), last_key: fence.to_vec(), last_lsn: lsn };
-            self.leaf_bytes += leaf.block.len();
-            self.leaves.push(leaf);
-            self.index = IndexBuilder::new(self.bytewise, end);
+            self.leaf_bytes += self.index.bytes();
+            let next = IndexBuilder::new(self.bytewise, end);
+            self.leaves.push(std::mem::replace(&mut self.index, next));
         }
     }
 
@@ -269,30 +269,33 @@ impl TableWriter {
         Ok(self.contents)
     }
 
-    /// Writes the index blocks and their root; one block is its own root.
+    /// Writes the index: one block if it is small, else its blocks and their root.
     fn write_index(&mut self, properties: &mut Properties) -> Result<()> {
         let seed = self.contents.seed;
-        if self.leaves.is_empty() && self.index.is_empty() {
-            return Ok(());
+        let mut leaves = std::mem::take(&mut self.leaves);
+        leaves.push(std::mem::replace(&mut self.index, IndexBuilder::new(self.bytewise, 0)));
+        if self.leaf_bytes <= self.options.index_root_bytes {
+            let mut whole = IndexBuilder::new(self.bytewise, 0);
+            leaves.iter().for_each(|leaf| whole.append(leaf));
+            leaves = vec![whole];
         }
-        if !self.index.is_empty() {
-            let last_key = self.block.last_key().to_vec();
-            self.leaves.push(Leaf { block: self.index.finish(), last_key, last_lsn: Lsn::ZERO });
-        }
-        let leaves = std::mem::take(&mut self.leaves);
-        properties.index_depth = if leaves.len() == 1 { 1 } else { 2 };
         let mut root = IndexBuilder::new(self.bytewise, self.out.offset);
+        let mut blocks = 0;
         for leaf in &leaves {
-            let frame = self.encoder.encode(&leaf.block, seed, self.out.offset)?;
+            let Some((key, lsn)) = leaf.last() else { continue };
+            let block = leaf.finish();
+            let frame = self.encoder.encode(&block, seed, self.out.offset)?;
             let place = self.out.append_frame(&frame)?;
-            root.add(&leaf.last_key, leaf.last_lsn, place.end());
+            root.add(key, lsn, place.end());
             properties.index = Some(place);
+            blocks += 1;
         }
-        if leaves.len() > 1 {
+        if blocks > 1 {
             let block = root.finish();
             let frame = self.encoder.encode(&block, seed, self.out.offset)?;
             properties.index = Some(self.out.append_frame(&frame)?);
         }
+        properties.index_depth = blocks.min(2);
         Ok(())
     }
 

@@ -1,1 +1,48 @@
-//! (being built)
+//! Versions: which files a store consists of, and the log of edits that remembers it.
+//!
+//! Place: `db` holds one [`Levels`] per keyspace in its superversion and appends every change to the
+//! [`Manifest`]; `layout` reads levels; `compaction` makes edits.
+//!
+//! The nouns: a [`Change`] is one fact, a [`VersionEdit`] the changes that happen together, a
+//! [`StoreState`] the fold of all edits, the [`Manifest`] the file they are stored in, [`Levels`]
+//! the tables of one keyspace opened for reading. Values flow one way:
+//! edit -> manifest (durable) -> levels (visible).
+//!
+//! Invariant: a table is named by the manifest only while its file is durable under its final name,
+//! and a file is removed only after the edit that no longer names it is durable.
+//!
+//! Bytes: docs/formats/manifest.md.
+
+mod edit;
+mod fields;
+mod identity;
+mod journal;
+mod level_cursor;
+mod levels;
+mod manifest;
+#[cfg(test)]
+mod manifest_tests;
+mod orphans;
+mod settings;
+mod state;
+
+pub use edit::{Change, VersionEdit};
+pub use identity::{Identity, STORE_FILE};
+pub use level_cursor::LevelCursor;
+pub use levels::Levels;
+pub use manifest::{CURRENT_FILE, Manifest, ManifestInfo, REWRITE_BYTES_MIN};
+pub use orphans::orphans;
+pub use settings::{comparator_name, decode_options, encode_options};
+pub use state::{KeyspaceState, Misfit, Session, StoreState};
+
+use orphans::is_table_name;
+
+/// A keyspace's number: never used again after it is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct KeyspaceId(pub u32);
+
+impl std::fmt::Display for KeyspaceId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}

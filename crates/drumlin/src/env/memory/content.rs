@@ -58,6 +58,11 @@ impl Content {
         self.bytes
     }
 
+    /// True if both are the same content, without looking at the bytes.
+    pub(super) fn is_same(&self, other: &Content) -> bool {
+        self.bytes == other.bytes && Arc::ptr_eq(&self.pages, &other.pages)
+    }
+
     /// Number of pages.
     pub(super) fn pages(&self) -> usize {
         self.pages.len()

@@ -22,7 +22,7 @@ use super::MemFs;
 use super::content::{Content, page_bytes, same_page};
 use super::inode::{FileState, Inode};
 use super::names::{Change, NameMap, Names, Node, drop_unreachable};
-use crate::sync::Mutex;
+use parking_lot::Mutex;
 
 /// Bytes of a sector, the unit in which a device may reorder the parts of a torn page.
 const SECTOR_BYTES: usize = PAGE_BYTES / 8;
@@ -247,6 +247,9 @@ fn freeze_file(inode: &Inode) -> Frozen {
 fn survive(path: &Path, file: &Frozen, keep: Judge<'_>) -> Content {
     let FileState { current, durable, .. } = &file.state;
     let mut content = durable.clone();
+    if current.is_same(durable) {
+        return content;
+    }
     for index in 0..current.pages() {
         let (new, old) = (current.page(index), durable.page(index));
         if same_page(new, old) {

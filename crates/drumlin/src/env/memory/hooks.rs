@@ -13,10 +13,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::super::Call;
-use crate::sync::Mutex;
+use parking_lot::Mutex;
+
+/// Looks at a call.
+pub type CallHook = Box<dyn FnMut(&Call<'_>) + Send>;
 
 /// Looks at a call; `Some` fails it.
-pub(super) type Hook = Box<dyn FnMut(&Call<'_>) -> Option<io::ErrorKind> + Send>;
+pub type FaultHook = Box<dyn FnMut(&Call<'_>) -> Option<io::ErrorKind> + Send>;
 
 thread_local! {
     /// The file systems in whose hooks this thread is, by address.
@@ -26,13 +29,13 @@ thread_local! {
 /// A place for one hook.
 #[derive(Default)]
 pub(super) struct HookSlot {
-    hook: Mutex<Option<Arc<Mutex<Hook>>>>,
+    hook: Mutex<Option<Arc<Mutex<FaultHook>>>>,
     /// Spares callers the lock. Release when set, Acquire when read.
     is_set: AtomicBool,
 }
 
 impl HookSlot {
-    pub(super) fn set(&self, hook: Option<Hook>) {
+    pub(super) fn set(&self, hook: Option<FaultHook>) {
         let mut slot = self.hook.lock();
         self.is_set.store(hook.is_some(), Ordering::Release);
         *slot = hook.map(|hook| Arc::new(Mutex::new(hook)));

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use super::super::PAGE_BYTES;
 use super::content::{Content, Page, new_page, page_bytes, pages_of, same_page};
 use super::region::Mapping;
-use crate::sync::Mutex;
+use parking_lot::Mutex;
 
 /// A file.
 #[derive(Default)]
@@ -90,6 +90,7 @@ impl FileState {
             if self.lost.get(&index).is_some_and(|lost| same_page(lost, page)) {
                 continue;
             }
+            // Written since: an ordinary page again.
             self.lost.remove(&index);
             if !same_page(page, self.durable.page(index)) {
                 self.durable.set_page(index, page.clone());

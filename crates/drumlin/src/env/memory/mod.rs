@@ -30,23 +30,24 @@ mod region;
 mod tests;
 
 pub use crash::{Keep, PageAt, Unsynced};
+pub use hooks::{CallHook, FaultHook};
 
-use std::io::{self, ErrorKind};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{
     Call, DirEntry, FileLock, FileSystem, LogRegion, Operation, PAGE_BYTES, ReadMode, ReadableFile,
-    WritableFile, parent,
+    WritableFile, parent, region_length,
 };
 use crate::error::{Error, Result};
-use crate::sync::Mutex;
 use content::{Content, pages_of};
 use handles::{MemLock, MemReadable, MemWritable};
 use hooks::HookSlot;
 use inode::Inode;
 use names::{Names, Node, normal};
+use parking_lot::Mutex;
 
 /// An in-memory file system; see the module.
 pub struct MemFs {
@@ -135,8 +136,8 @@ impl MemFs {
     /// Installs what runs before every call, on the caller's thread; it may clone or call this
     /// file system. One call at a time. A hook that holds this file system keeps it alive until
     /// removed.
-    pub fn set_hook(&self, hook: Option<Box<dyn FnMut(&Call<'_>) + Send>>) {
-        let hook = hook.map(|mut hook| -> hooks::Hook {
+    pub fn set_hook(&self, hook: Option<CallHook>) {
+        let hook = hook.map(|mut hook| -> FaultHook {
             Box::new(move |call| {
                 hook(call);
                 None
@@ -147,7 +148,7 @@ impl MemFs {
 
     /// Installs what may fail a call, asked after the hook. A sync failed this way is final: its
     /// pages may or may not be kept by a crash, and no later sync makes them durable.
-    pub fn set_fault_hook(&self, hook: Option<Box<dyn FnMut(&Call<'_>) -> Option<io::ErrorKind> + Send>>) {
+    pub fn set_fault_hook(&self, hook: Option<FaultHook>) {
         self.shared.saboteur.set(hook);
     }
 
@@ -270,9 +271,7 @@ impl FileSystem for MemFs {
     }
 
     fn map_log(&self, path: &Path, bytes: usize) -> Result<Arc<dyn LogRegion>> {
-        if bytes == 0 {
-            return Err(Error::invalid(format!("cannot map no bytes of {}", path.display())));
-        }
+        region_length(path, bytes)?;
         let region = self.call(Operation::MapLog, path, |world, key| {
             let has = match world.names.file(key) {
                 Ok(inode) => inode.state.lock().device_bytes(),

@@ -98,15 +98,21 @@ impl Names {
         match self.current.get(path) {
             Some(Node::File(inode)) => Ok(inode.clone()),
             Some(Node::Dir) => Err(ErrorKind::IsADirectory),
-            None => Err(ErrorKind::NotFound),
+            None => Err(self.missing(path)),
         }
+    }
+
+    /// Why a path leads nowhere.
+    fn missing(&self, path: &Path) -> ErrorKind {
+        let is_file = |above: &Path| matches!(self.current.get(above), Some(Node::File(_)));
+        if path.ancestors().any(is_file) { ErrorKind::NotADirectory } else { ErrorKind::NotFound }
     }
 
     pub(super) fn need_dir(&self, path: &Path) -> Result<(), ErrorKind> {
         match self.current.get(path) {
             Some(Node::Dir) => Ok(()),
             Some(Node::File(_)) => Err(ErrorKind::NotADirectory),
-            None => Err(ErrorKind::NotFound),
+            None => Err(self.missing(path)),
         }
     }
 
@@ -138,8 +144,9 @@ impl Names {
     }
 
     pub(super) fn rename(&mut self, from: &Path, to: &Path) -> Result<(), ErrorKind> {
-        let inode = self.file(from)?;
+        self.need_dir(parent(from))?;
         self.need_dir(parent(to))?;
+        let inode = self.file(from)?;
         if self.need_dir(to).is_ok() {
             return Err(ErrorKind::IsADirectory);
         }

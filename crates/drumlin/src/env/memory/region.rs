@@ -34,7 +34,7 @@ pub(super) struct Mapping {
 
 // SAFETY: the memory is owned, lives as long as the value, and is touched through atomics only.
 // Whoever stores through `LogRegion::base` does so by the log's protocol.
-// Test: tests::mapped_stores_of_many_threads_reach_a_clone.
+// Test: tests::clones::mapped_stores_of_many_threads_reach_a_clone.
 unsafe impl Send for Mapping {}
 // SAFETY: as for Send.
 unsafe impl Sync for Mapping {}
@@ -44,15 +44,16 @@ impl Mapping {
     pub(super) fn new(bytes: usize, content: &Content) -> Mapping {
         let layout = Mapping::layout(bytes);
         // SAFETY: the layout is not empty, `bytes` being at least one.
-        // Test: tests::a_mapped_file_reads_as_its_memory.
+        // Test: tests::calls::a_mapped_file_reads_as_its_memory.
         let base = unsafe { alloc_zeroed(layout) };
         let Some(base) = NonNull::new(base) else { handle_alloc_error(layout) };
         let mapping = Mapping { base, bytes };
         for index in 0..content.pages().min(mapping.pages()) {
             if content.page(index).is_some() {
-                for (at, word) in page_bytes(content.page(index)).chunks_exact(WORD_BYTES).enumerate() {
+                let bytes = page_bytes(content.page(index)).chunks_exact(WORD_BYTES);
+                for (word, to) in bytes.zip(mapping.page(index)) {
                     let word = u64::from_ne_bytes(word.try_into().expect("chunks of a word's length"));
-                    mapping.word(index * PAGE_BYTES / WORD_BYTES + at).store(word, Ordering::Relaxed);
+                    to.store(word, Ordering::Relaxed);
                 }
             }
         }
@@ -72,18 +73,23 @@ impl Mapping {
         pages_of(self.bytes as u64)
     }
 
-    fn word(&self, index: usize) -> &AtomicU64 {
-        assert!(index < self.pages() * PAGE_BYTES / WORD_BYTES, "word {index} is outside the mapping");
-        // SAFETY: in bounds as just asserted, aligned because the base is, alive as long as
-        // `self`. Test: tests::a_mapped_file_reads_as_its_memory.
-        unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(index * WORD_BYTES).cast()) }
+    /// All of it, the padding of the last page included.
+    fn words(&self) -> &[AtomicU64] {
+        let words = self.pages() * PAGE_BYTES / WORD_BYTES;
+        // SAFETY: so much is allocated, aligned to a page, initialised with zeros, alive as long
+        // as `self`, and shared as atomics only. Test: tests::calls::a_mapped_file_reads_as_its_memory.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr().cast(), words) }
+    }
+
+    fn page(&self, index: usize) -> &[AtomicU64] {
+        const WORDS: usize = PAGE_BYTES / WORD_BYTES;
+        &self.words()[index * WORDS..(index + 1) * WORDS]
     }
 
     /// Copies a page, from its last word to its first.
     pub(super) fn copy_page(&self, index: usize, bytes: &mut PageBytes) {
-        let first = index * PAGE_BYTES / WORD_BYTES;
-        for (at, word) in bytes.chunks_exact_mut(WORD_BYTES).enumerate().rev() {
-            word.copy_from_slice(&self.word(first + at).load(Ordering::Acquire).to_ne_bytes());
+        for (word, from) in bytes.chunks_exact_mut(WORD_BYTES).zip(self.page(index)).rev() {
+            word.copy_from_slice(&from.load(Ordering::Acquire).to_ne_bytes());
         }
     }
 
@@ -94,7 +100,7 @@ impl Mapping {
         while !rest.is_empty() {
             let within = at % WORD_BYTES;
             let n = rest.len().min(WORD_BYTES - within);
-            let word = self.word(at / WORD_BYTES).load(Ordering::Acquire).to_ne_bytes();
+            let word = self.words()[at / WORD_BYTES].load(Ordering::Acquire).to_ne_bytes();
             let (part, behind) = rest.split_at_mut(n);
             part.copy_from_slice(&word[within..within + n]);
             at += n;
@@ -105,15 +111,14 @@ impl Mapping {
     /// Zeroes everything from byte `from`.
     pub(super) fn clear_from(&self, from: u64) {
         let end = self.pages() * PAGE_BYTES;
-        let mut at = usize::try_from(from).unwrap_or(end).min(end);
-        while at % WORD_BYTES != 0 {
+        let from = usize::try_from(from).unwrap_or(end).min(end);
+        for at in from..from.next_multiple_of(WORD_BYTES) {
             // SAFETY: below `end`, which is a multiple of the word; alive as long as `self`.
-            // Test: tests::truncating_a_mapped_file_clears_its_memory.
+            // Test: tests::calls::truncating_a_mapped_file_clears_its_memory.
             unsafe { AtomicU8::from_ptr(self.base.as_ptr().add(at)) }.store(0, Ordering::Release);
-            at += 1;
         }
-        for index in at / WORD_BYTES..end / WORD_BYTES {
-            self.word(index).store(0, Ordering::Release);
+        for word in &self.words()[from.div_ceil(WORD_BYTES)..] {
+            word.store(0, Ordering::Release);
         }
     }
 }
@@ -121,7 +126,7 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: allocated in `new` with this very layout, and freed here only.
-        // Test: tests::a_mapped_file_reads_as_its_memory.
+        // Test: tests::calls::a_mapped_file_reads_as_its_memory.
         unsafe { dealloc(self.base.as_ptr(), Mapping::layout(self.bytes)) }
     }
 }

@@ -11,7 +11,7 @@
 use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -35,7 +35,11 @@ pub(super) struct RealWritable {
 
 impl RealWritable {
     pub(super) fn create(path: &Path) -> Result<RealWritable> {
-        let file = File::create(path).map_err(|e| Error::io("create", path, e))?;
+        // Appending, not writing at a position of its own: a file cut meanwhile gets no hole. The
+        // standard library has no word for "empty it, then append".
+        let empty_it = rustix::fs::OFlags::TRUNC.bits() as i32;
+        let file = OpenOptions::new().append(true).create(true).custom_flags(empty_it).open(path);
+        let file = file.map_err(|e| Error::io("create", path, e))?;
         Ok(RealWritable { file, path: path.to_path_buf(), bytes: 0, failed: None })
     }
 }
@@ -140,13 +144,17 @@ impl RealReadable {
         })
     }
 
+    /// From now on reads go through the page cache.
+    pub(super) fn give_up_direct(&self) -> io::Result<()> {
+        clear_direct(&self.file)?;
+        self.direct.store(false, Ordering::Relaxed);
+        Ok(())
+    }
+
     fn read(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         if self.direct.load(Ordering::Relaxed) {
             match self.read_direct(buffer, offset) {
-                Err(e) if e.kind() == io::ErrorKind::InvalidInput => {
-                    self.direct.store(false, Ordering::Relaxed);
-                    clear_direct(&self.file)?;
-                }
+                Err(e) if e.kind() == io::ErrorKind::InvalidInput => self.give_up_direct()?,
                 done => return done,
             }
         }
@@ -211,7 +219,6 @@ fn aligned_part(scratch: &mut Vec<u8>, span: usize) -> &mut [u8] {
 /// Opens for direct reads; buffered where the file system has none. The flag says which.
 #[cfg(target_os = "linux")]
 fn open_direct(path: &Path) -> io::Result<(File, bool)> {
-    use std::os::unix::fs::OpenOptionsExt;
     let flags = rustix::fs::OFlags::DIRECT.bits() as i32;
     match OpenOptions::new().read(true).custom_flags(flags).open(path) {
         Ok(file) => Ok((file, true)),
@@ -235,4 +242,24 @@ fn clear_direct(file: &File) -> io::Result<()> {
 #[cfg(not(target_os = "linux"))]
 fn clear_direct(_file: &File) -> io::Result<()> {
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_sync_that_failed_once_fails_for_ever() {
+        // A device without storage refuses the sync; afterwards the handle gets a file that would
+        // take it, as a system does that has dropped the pages.
+        let mut file = RealWritable::create(Path::new("/dev/full")).unwrap();
+        let first = file.sync().unwrap_err().to_string();
+        let path = std::env::temp_dir().join(format!("drumlin-sync-{}", std::process::id()));
+        file.file = File::create(&path).unwrap();
+        let second = file.sync().unwrap_err().to_string();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(first, second);
+        assert!(first.contains("/dev/full"), "{first}");
+    }
 }

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use memmap2::{MmapOptions, MmapRaw};
 
-use super::super::{LogRegion, region_range};
+use super::super::{LogRegion, region_length, region_range};
 use crate::error::{Error, Result};
 
 /// `synced_length` of a file of which nothing is known.
@@ -45,9 +45,7 @@ pub(super) struct RealRegion {
 impl RealRegion {
     pub(super) fn map(path: &Path, bytes: usize) -> Result<RealRegion> {
         let fail = |e| Error::io("map", path, e);
-        if bytes == 0 {
-            return Err(Error::invalid(format!("cannot map no bytes of {}", path.display())));
-        }
+        region_length(path, bytes)?;
         let (file, is_new) = open_or_create(path).map_err(fail)?;
         match prepare(&file, path, bytes, is_new) {
             Ok(map) => Ok(RealRegion {
@@ -135,8 +133,7 @@ fn allocate(file: &File, bytes: u64) -> io::Result<()> {
     use rustix::fs::FallocateFlags;
     use rustix::io::{Errno, retry_on_intr};
     match retry_on_intr(|| rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes)) {
-        // The file system cannot allocate (the last two: it says so in its own way).
-        Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => write_blocks(file, bytes),
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => write_blocks(file, bytes),
         done => Ok(done?),
     }
 }

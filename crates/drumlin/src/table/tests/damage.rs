@@ -1,7 +1,11 @@
 //! Every byte of a table damaged in turn: found by `verify`, never believed by a read.
 
+use std::cmp::Ordering;
+
 use super::*;
 use crate::iter::{Cursor, RangeTombstone};
+use crate::key::Comparator;
+use crate::table::frame::{FrameEncoder, TRAILER_BYTES};
 
 /// A small table that has every part: several blocks, index leaves, a filter, range tombstones.
 fn table(options: &TableOptions) -> (Arc<MemFs>, TableMeta, Vec<Row>, Tombstones) {
@@ -16,7 +20,7 @@ fn table(options: &TableOptions) -> (Arc<MemFs>, TableMeta, Vec<Row>, Tombstones
 }
 
 fn all_options() -> Vec<TableOptions> {
-    let small = TableOptions { block_bytes: 256, index_block_bytes: 150, ..options() };
+    let small = TableOptions { block_bytes: 256, index_root_bytes: 0, index_block_bytes: 150, ..options() };
     let mut all = vec![TableOptions { compression: Compression::None, ..small.clone() }, small.clone()];
     if cfg!(feature = "zstd") {
         all.push(TableOptions { compression: Compression::Zstd, ..small });
@@ -87,4 +91,157 @@ fn reads_of_a_damaged_table_are_right_or_corruption() {
         }
         assert!(refused > 1000, "damage is met: {refused}");
     }
+}
+
+#[test]
+fn a_manifest_that_names_another_content_or_count_is_not_believed() {
+    let (fs, meta, rows, _) = table(&options());
+    let bytes = fs.contents(open(&fs, &meta, &options(), 0).path()).expect("there");
+    let wrong = [
+        TableMeta { content_hash: meta.content_hash ^ 1, ..meta.clone() },
+        TableMeta { content_hash: meta.content_hash ^ 1 << 100, ..meta.clone() },
+        TableMeta { entries: meta.entries + 1, ..meta.clone() },
+        TableMeta { deletes: 0, ..meta.clone() },
+        TableMeta { range_tombstones: 2, ..meta.clone() },
+        TableMeta { smallest: b"kex".to_vec(), ..meta.clone() },
+        TableMeta { largest: b"zzz".to_vec(), ..meta.clone() },
+        TableMeta { largest_exclusive: !meta.largest_exclusive, ..meta.clone() },
+        TableMeta { max_lsn: Lsn(1 << 60), ..meta.clone() },
+        TableMeta { raw_bytes: 1, ..meta.clone() },
+        TableMeta { seed: 2, ..meta.clone() },
+        TableMeta { file_bytes: meta.file_bytes + 1, ..meta.clone() },
+    ];
+    for wrong in wrong {
+        let table = open(&fs, &wrong, &options(), 0);
+        fs.set_contents(table.path(), &bytes).expect("sets");
+        assert!(table.verify(&mut |_| ()).is_err_and(|e| e.is_corruption()), "{wrong:?}");
+        if wrong.content_hash == meta.content_hash {
+            assert!(get(&table, &rows[0].0, 1000).is_err_and(|e| e.is_corruption()), "{wrong:?}");
+        }
+    }
+}
+
+#[test]
+fn a_finished_table_survives_a_power_loss_whole() {
+    let (fs, meta, rows, _) = table(&options());
+    fs.sync_dir(Path::new("/")).and_then(|()| fs.sync_dir(Path::new(DIR))).expect("syncs");
+    let after = fs.crash_clone(&mut |_| crate::env::Keep::No);
+    let table = open(&after, &meta, &options(), 0);
+    table.verify(&mut |_| ()).expect("sound");
+    assert!(get(&table, &rows[0].0, 1000).expect("readable").is_some());
+}
+
+#[test]
+fn kinds_of_a_later_version_are_skipped_or_refused_as_they_ask() {
+    let fs = fs();
+    let options = TableOptions { block_bytes: 128, restart_interval: 3, ..options() };
+    let write = |id, rows: &[(String, u64, u8)]| {
+        let path = Path::new(DIR).join("t");
+        let mut writer =
+            TableWriter::new(fs.create(&path).expect("creates"), path.clone(), TableId(id), options.clone());
+        for (key, lsn, kind) in rows {
+            writer.add_kind(key.as_bytes(), Lsn(*lsn), *kind, b"value of it").expect("adds");
+        }
+        let meta = writer.finish().expect("writes");
+        let table = open(&fs, &meta, &options, 1 << 20);
+        fs.rename(&path, table.path()).expect("renames");
+        table
+    };
+    let mut rows = Vec::new();
+    for n in 0..50u64 {
+        rows.extend((0..n % 7).map(|m| (format!("key{n:02}"), 100 - m, 0x80 + m as u8)));
+        if n % 3 != 0 {
+            rows.push((format!("key{n:02}"), 50, 1));
+        }
+    }
+    let table = write(1, &rows);
+    table.verify(&mut |_| ()).expect("sound");
+    for n in 0..50u64 {
+        for at in [51, 97, 99, 200] {
+            let found = get(&table, format!("key{n:02}").as_bytes(), at).expect("readable");
+            assert_eq!(found.map(|found| found.lsn), (n % 3 != 0).then_some(Lsn(50)), "key {n} at {at}");
+        }
+    }
+    let known: Vec<&(String, u64, u8)> = rows.iter().filter(|row| row.2 == 1).collect();
+    let mut cursor = table.cursor(CursorOptions::default());
+    cursor.seek_first().expect("readable");
+    for row in &known {
+        assert_eq!(cursor.key(), row.0.as_bytes());
+        cursor.next().expect("readable");
+    }
+    assert!(!cursor.valid());
+    cursor.seek_last().expect("readable");
+    for row in known.iter().rev() {
+        assert_eq!(cursor.key(), row.0.as_bytes());
+        cursor.prev().expect("readable");
+    }
+    assert!(!cursor.valid());
+
+    for (id, kind) in [(2, 0x7f), (3, 2)] {
+        let table = write(id, &[("a".into(), 9, 1), ("b".into(), 9, kind), ("c".into(), 9, 1)]);
+        let refused = |result: Result<()>| match result {
+            Err(crate::Error::Unsupported { .. }) => kind == 0x7f,
+            Err(error) => kind == 2 && error.is_corruption(),
+            Ok(()) => false,
+        };
+        assert!(get(&table, b"a", 10).expect("readable").is_some());
+        assert!(refused(get(&table, b"b", 10).map(|_| ())));
+        let mut cursor = table.cursor(CursorOptions::default());
+        cursor.seek_first().expect("readable");
+        assert!(refused(cursor.next()) && !cursor.valid());
+        assert!(refused(table.verify(&mut |_| ())));
+    }
+}
+
+/// Orders anything anyhow while a table is written; read with an honest order of the same name.
+struct Liar;
+
+impl Comparator for Liar {
+    fn name(&self) -> &str {
+        "honest"
+    }
+    fn compare(&self, _: &[u8], _: &[u8]) -> Ordering {
+        Ordering::Less
+    }
+}
+
+struct Honest;
+
+impl Comparator for Honest {
+    fn name(&self) -> &str {
+        "honest"
+    }
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        a.cmp(b)
+    }
+}
+
+#[test]
+fn verify_finds_disorder_that_every_checksum_approves() {
+    for keys in [["a", "c", "b"], ["b", "a", "c"], ["a", "b", "b"]] {
+        let rows: Vec<Row> = keys.iter().map(|key| row(key, 5, Some("x"))).collect();
+        let fs = fs();
+        let liar = TableOptions { comparator: Arc::new(Liar), ..options() };
+        let meta = write(&fs, 1, &liar, &rows, Tombstones::EMPTY).expect("writes");
+        let table = open(&fs, &meta, &TableOptions { comparator: Arc::new(Honest), ..options() }, 0);
+        assert!(table.verify(&mut |_| ()).is_err_and(|e| e.is_corruption()), "{keys:?}");
+    }
+}
+
+#[test]
+fn verify_finds_a_filter_that_lacks_a_key() {
+    let (fs, meta, ..) = table(&options());
+    let sound = open(&fs, &meta, &options(), 0);
+    let mut bytes = fs.contents(sound.path()).expect("there");
+    let place = sound.resident().expect("opens").properties.filter.expect("has one");
+    let (start, end) = (place.offset as usize, place.end() as usize);
+    let mut filter = bytes[start..end - TRAILER_BYTES].to_vec();
+    filter[8..72].fill(0);
+    let frame = FrameEncoder::encode_raw(&filter, meta.seed, place.offset);
+    bytes.splice(start..end, [frame.body, &frame.trailer].concat());
+    let meta = TableMeta { content_hash: xxhash_rust::xxh3::xxh3_128(&bytes), ..meta };
+    let table = open(&fs, &meta, &options(), 0);
+    fs.set_contents(table.path(), &bytes).expect("sets");
+    let problem = table.verify(&mut |_| ()).expect_err("found");
+    assert!(problem.is_corruption() && problem.to_string().contains("filter"), "{problem}");
 }

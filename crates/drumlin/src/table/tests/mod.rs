@@ -1,6 +1,7 @@
 //! Tests of tables as a whole, and what they share: a maker of tables and a model to hold them against.
 
 mod damage;
+mod fixture;
 
 mod handle;
 mod model;
@@ -41,6 +42,7 @@ fn options() -> TableOptions {
         block_bytes: 512,
         restart_interval: 4,
         filter_bits_per_key: 10.0,
+        index_root_bytes: TableOptions::INDEX_ROOT_BYTES,
         index_block_bytes: TableOptions::INDEX_BLOCK_BYTES,
     }
 }

@@ -44,6 +44,7 @@ fn random_options(dice: &mut Dice) -> TableOptions {
         block_bytes: [128, 200, 1024, 4096][dice.roll(4) as usize],
         restart_interval: [1, 2, 3, 16, 100][dice.roll(5) as usize],
         filter_bits_per_key: [0.0, 4.0, 10.0][dice.roll(3) as usize],
+        index_root_bytes: [0, 0, 1000, TableOptions::INDEX_ROOT_BYTES][dice.roll(4) as usize],
         index_block_bytes: [64, 400, TableOptions::INDEX_BLOCK_BYTES][dice.roll(3) as usize],
     }
 }
@@ -224,7 +225,7 @@ fn every_version_of_a_key_that_fills_many_blocks_is_found() {
     let rows: Vec<Row> =
         (1..=400u64).rev().map(|n| row("hot", n * 2, Some("some value of this version"))).collect();
     for index_block_bytes in [100, 1 << 20] {
-        let options = TableOptions { block_bytes: 128, index_block_bytes, ..options() };
+        let options = TableOptions { block_bytes: 128, index_root_bytes: 0, index_block_bytes, ..options() };
         let fs = fs();
         let meta = write(&fs, 1, &options, &rows, Tombstones::EMPTY).expect("writes");
         let model = Model { table: open(&fs, &meta, &options, 1 << 20), rows: rows.clone() };
@@ -319,7 +320,7 @@ fn tombstones_come_back_and_widen_the_bounds() {
 
 #[test]
 fn under_a_global_version_every_entry_reads_as_that_one() {
-    let rows: Vec<Row> = (0..300).map(|n| row(&format!("k{n:03}"), 1 + n % 7, Some("v"))).collect();
+    let rows: Vec<Row> = (0..300).map(|n| row(&format!("k{n:03}"), 497 + n % 7, Some("v"))).collect();
     let set = Tombstones::build(
         &*bytewise(),
         vec![RangeTombstone { start: b"x".to_vec(), end: b"y".to_vec(), lsn: Lsn(3) }],

@@ -1,12 +1,16 @@
 //! What the in-memory file system keeps through a crash: one test per rule of the medium.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::super::{FileSystem, Keep, LogRegion, MemFs, PageAt, ReadMode, Unsynced};
+use super::super::stores::{store, store_word};
+use super::super::{FileSystem, Keep, MemFs, PageAt, ReadMode, Unsynced};
 use super::PAGE_BYTES;
 
+mod calls;
+mod clones;
 mod medium;
+mod model;
 
 /// Keeps nothing that was not synced.
 pub(super) fn lose_all(_: PageAt<'_>) -> Keep {
@@ -52,18 +56,11 @@ pub(super) fn is_page(at: &PageAt<'_>, wanted: u64) -> bool {
     matches!(at.change, Unsynced::Page { index, .. } if index == wanted)
 }
 
+pub(super) fn paths(names: &[&str]) -> Vec<PathBuf> {
+    names.iter().map(PathBuf::from).collect()
+}
+
 /// A page's worth of one byte.
 pub(super) fn page(byte: u8) -> Vec<u8> {
     vec![byte; PAGE_BYTES]
-}
-
-/// Stores bytes into a mapping, as its owner would.
-#[allow(unsafe_code)]
-pub(super) fn store(region: &dyn LogRegion, offset: usize, bytes: &[u8]) {
-    assert!(offset + bytes.len() <= region.bytes());
-    for (at, byte) in bytes.iter().enumerate() {
-        // SAFETY: in bounds, as asserted, and the region is alive.
-        let cell = unsafe { std::sync::atomic::AtomicU8::from_ptr(region.base().add(offset + at)) };
-        cell.store(*byte, std::sync::atomic::Ordering::Release);
-    }
 }

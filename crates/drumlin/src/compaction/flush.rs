@@ -1,0 +1,35 @@
+//! Flush: a quiet generation becomes a table of level 0.
+//!
+//! Place: called by `db`'s background threads, in the order of the generations, with a cursor over each memtable
+//! that is to go, newest first, and their range tombstones.
+//!
+//! What no snapshot can see any more is left behind, so that keys updated in memory a million times reach the
+//! disk once. Deletes stay: older versions may lie in any table, or in a flush that is not installed yet.
+//! Invariants, concurrency and tests: see `compaction`.
+
+use std::sync::Arc;
+
+use super::outputs::{Outputs, PartBounds};
+use super::retain::Retention;
+use super::{CompactionOutcome, JobContext};
+use crate::error::Result;
+use crate::iter::{Cursor, Merge, Tombstones};
+use crate::layout::KeySpans;
+
+/// Writes the versions of `cursors` (the newer memtable first) and `tombstones` to one table of level 0; to none
+/// if there is nothing. Reads at bounds other than `context.snapshots` and `MAX` must not need the table.
+pub fn run_flush<C: Cursor>(
+    cursors: Vec<C>,
+    tombstones: &Tombstones,
+    context: &JobContext,
+) -> Result<CompactionOutcome> {
+    let comparator = context.table_options.comparator.clone();
+    let rules =
+        Retention::new(comparator.clone(), context.snapshots.clone(), tombstones, KeySpans::EVERYTHING);
+    let mut merge = Merge::new(comparator, cursors);
+    let mut outputs = Outputs::new(context.clone(), 0, Arc::default());
+    // One table, however large: level 0 counts tables, and each costs every read a look.
+    let bounds = PartBounds { start: None, end: None, table_bytes: u64::MAX, below: &[] };
+    outputs.write(&mut merge, &rules, &bounds)?;
+    outputs.keep()
+}

@@ -1,0 +1,224 @@
+//! A compaction: a plan carried out, in parts side by side.
+//!
+//! Place: `db`'s background threads. The plan says what to merge; `retain` what stays; `outputs` writes.
+//!
+//! A part is a range of keys between two cuts, with cursors and outputs of its own. The first runs on the caller's thread, the
+//! others on threads of `env`. The first failure stops all.
+//! Inputs that the job's range tombstones hide whole are not read.
+//! Invariants, concurrency and tests: see `compaction`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::inputs::Input;
+use super::outputs::{Outputs, PartBounds};
+use super::retain::Retention;
+use super::{CompactionOutcome, JobContext};
+use crate::error::{Error, Result};
+use crate::iter::{Merge, Tombstones};
+use crate::layout::CompactionPlan;
+use crate::sync::Mutex;
+use crate::table::{CursorOptions, TableHandle, TableId, TableMeta};
+use crate::version::LevelCursor;
+
+/// Bytes that each cursor reads ahead, at most.
+const READAHEAD_BYTES: usize = 256 << 10;
+/// Bytes of inputs that are worth a further thread, in full tables.
+const TABLES_PER_THREAD: u64 = 2;
+
+/// Carries out `plan`. On success its outputs are durable and wait for an edit; on failure nothing is left of them.
+/// [`Error::Closed`] if it was cancelled.
+pub fn run_compaction(plan: &CompactionPlan, context: &JobContext) -> Result<CompactionOutcome> {
+    let removed: Vec<(u32, TableId)> = plan.tables().map(|(level, table)| (level, table.meta().id)).collect();
+    if plan.trivial_move && (context.dir)(plan.input_level) == (context.dir)(plan.output_level) {
+        let added = plan.tables().map(|(_, table)| (plan.output_level, table.meta().clone(), table.clone()));
+        return Ok(CompactionOutcome { added: added.collect(), removed, moved: true, ..Default::default() });
+    }
+    let job = Arc::new(Job::new(plan.clone(), context.clone())?);
+    let mut outcome = job.run()?.keep()?;
+    outcome.read_bytes = job.inputs.iter().flat_map(|(_, tables)| tables).map(|t| t.meta().file_bytes).sum();
+    outcome.removed = removed;
+    outcome.obsolete = plan.tables().map(|(_, table)| table.clone()).collect();
+    Ok(outcome)
+}
+
+/// A compaction that is running.
+struct Job {
+    plan: CompactionPlan,
+    context: JobContext,
+    rules: Retention,
+    /// What must be read, by level.
+    inputs: Vec<(u32, Vec<Arc<TableHandle>>)>,
+    /// Between the parts; ascending.
+    cuts: Vec<Vec<u8>>,
+    /// Set by the first failure; a hint, Relaxed: what failed is in `state`.
+    stop: Arc<AtomicBool>,
+    state: Mutex<State>,
+}
+
+/// What the parts have come to.
+struct State {
+    /// By part; `None` until it is done.
+    done: Vec<Option<Part>>,
+    /// The first failure.
+    failure: Option<Error>,
+}
+
+/// A part that is done.
+struct Part {
+    outputs: Outputs,
+    duplicates: u64,
+}
+
+impl Job {
+    fn new(plan: CompactionPlan, context: JobContext) -> Result<Job> {
+        let comparator = context.table_options.comparator.clone();
+        let mut tombstones = Vec::new();
+        for (_, table) in plan.tables().filter(|(_, table)| table.meta().range_tombstones > 0) {
+            tombstones.extend(table.tombstones()?.iter());
+        }
+        let tombstones = Tombstones::build(&*comparator, tombstones);
+        let rules = Retention::new(comparator, context.snapshots.clone(), &tombstones, plan.deeper.clone());
+        let mut inputs = plan.inputs.clone();
+        inputs.iter_mut().for_each(|(_, tables)| tables.retain(|table| !is_hidden(&rules, table.meta())));
+        let cuts = cuts_of(&plan, &inputs, &context)?;
+        let done = (0..=cuts.len()).map(|_| None).collect();
+        let state = Mutex::new(State { done, failure: None });
+        Ok(Job { plan, context, rules, inputs, cuts, stop: Arc::default(), state })
+    }
+
+    /// Runs all parts and joins their outputs.
+    fn run(self: &Arc<Self>) -> Result<Outputs> {
+        let mut threads = Vec::new();
+        for part in 1..=self.cuts.len() {
+            let job = Arc::clone(self);
+            let name = format!("compact-L{}-{part}", self.plan.output_level);
+            match self.context.env.spawner.spawn(&name, Box::new(move || job.run_part(part))) {
+                Ok(thread) => threads.push(thread),
+                // No thread to be had: do it here.
+                Err(_) => self.run_part(part),
+            }
+        }
+        self.run_part(0);
+        let joined = threads.into_iter().fold(true, |all, thread| thread.join() && all);
+        let mut state = self.state.lock();
+        if let Some(failure) = state.failure.take() {
+            return Err(failure);
+        }
+        let parts: Option<Vec<Part>> = state.done.iter_mut().map(Option::take).collect();
+        let Some(parts) = parts.filter(|_| joined) else {
+            let why = format!("a thread of the compaction \"{}\" panicked", self.plan);
+            return Err(Error::Poisoned { why });
+        };
+        let mut outputs = self.outputs();
+        let mut duplicates = 0;
+        for part in parts {
+            outputs.append(part.outputs);
+            duplicates += part.duplicates;
+        }
+        self.check_entries(outputs.entries_read() + duplicates)?;
+        Ok(outputs)
+    }
+
+    /// Runs one part and leaves its outcome in the state.
+    fn run_part(&self, part: usize) {
+        let outcome = self.write_part(part);
+        let mut state = self.state.lock();
+        match outcome {
+            Ok(done) => state.done[part] = Some(done),
+            Err(error) => {
+                // Those that stop because of the first failure are not it.
+                state.failure.get_or_insert(error);
+                self.stop.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn write_part(&self, part: usize) -> Result<Part> {
+        let start = part.checked_sub(1).map(|cut| self.cuts[cut].as_slice());
+        let end = self.cuts.get(part).map(Vec::as_slice);
+        let mut merge = self.merge(start, end);
+        let mut outputs = self.outputs();
+        let bounds =
+            PartBounds { start, end, table_bytes: self.context.table_bytes, below: &self.plan.below };
+        outputs.write(&mut merge, &self.rules, &bounds)?;
+        Ok(Part { outputs, duplicates: merge.duplicates() })
+    }
+
+    fn outputs(&self) -> Outputs {
+        Outputs::new(self.context.clone(), self.plan.output_level, self.stop.clone())
+    }
+
+    /// The inputs that may have keys in [start, end), as one cursor.
+    fn merge(&self, start: Option<&[u8]>, end: Option<&[u8]>) -> Merge<Input> {
+        let comparator = &self.context.table_options.comparator;
+        let options = CursorOptions { fill_cache: false, readahead_bytes: READAHEAD_BYTES };
+        let mut children = Vec::new();
+        for (level, tables) in &self.inputs {
+            let within = tables.iter().filter(|t| t.meta().overlaps(&**comparator, start, end, false));
+            if *level == 0 {
+                children.extend(within.map(|table| Input::Table(table.cursor(options))));
+            } else {
+                let tables: Vec<Arc<TableHandle>> = within.cloned().collect();
+                if tables.is_empty() {
+                    continue;
+                }
+                children.push(Input::Level(LevelCursor::new(comparator.clone(), tables, options)));
+            }
+        }
+        Merge::new(comparator.clone(), children)
+    }
+
+    /// Fails if the inputs gave more or fewer entries than their descriptions say.
+    fn check_entries(&self, read: u64) -> Result<()> {
+        let tables = || self.inputs.iter().flat_map(|(_, tables)| tables);
+        let expected: u64 = tables().map(|table| table.meta().entries).sum();
+        match tables().next() {
+            Some(table) if read != expected => {
+                let what = format!(
+                    "the compaction \"{}\" read {read} entries of inputs that hold {expected}; this table is the first \
+                     of them: run verify",
+                    self.plan
+                );
+                Err(Error::corruption(table.path(), None, what))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// True if the job's tombstones hide all that the table holds, from every snapshot that could see it.
+fn is_hidden(rules: &Retention, meta: &TableMeta) -> bool {
+    // Its own tombstones are among the job's: those are kept or dropped apart from the table.
+    meta.entries > 0
+        && meta.range_tombstones == 0
+        && rules.hides(&meta.smallest, &meta.largest, meta.min_lsn, meta.max_lsn)
+}
+
+/// Where to cut the job: at some of the plan's cuts, or within its largest table if the plan knows none.
+fn cuts_of(
+    plan: &CompactionPlan,
+    inputs: &[(u32, Vec<Arc<TableHandle>>)],
+    context: &JobContext,
+) -> Result<Vec<Vec<u8>>> {
+    let tables = || inputs.iter().flat_map(|(_, tables)| tables);
+    let bytes: u64 = tables().map(|table| table.meta().file_bytes).sum();
+    let worth = bytes / context.table_bytes.saturating_mul(TABLES_PER_THREAD).max(1);
+    let parts = context.parallelism.min(usize::try_from(worth).unwrap_or(usize::MAX));
+    if parts < 2 {
+        return Ok(Vec::new());
+    }
+    let within = match tables().max_by_key(|table| table.meta().file_bytes) {
+        Some(largest) if plan.cuts.is_empty() => largest.split_keys(parts)?,
+        _ => plan.cuts.clone(),
+    };
+    let parts = parts.min(within.len() + 1);
+    let mut cuts: Vec<Vec<u8>> =
+        (1..parts).map(|n| within[n * (within.len() + 1) / parts - 1].clone()).collect();
+    cuts.dedup();
+    Ok(cuts)
+}
+
+#[cfg(test)]
+#[path = "job_tests.rs"]
+mod tests;

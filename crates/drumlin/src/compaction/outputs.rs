@@ -1,0 +1,305 @@
+//! Tables being written by a job, and what becomes of their files.
+//!
+//! Place: `job` (once per part) and `flush` hand a cursor over the inputs to [`Outputs::write`].
+//!
+//! Invariants:
+//! 1. A file bears its temporary name until it is whole and synced.
+//! 2. Outputs that are dropped without [`Outputs::keep`] take their files with them, also in a panic.
+//! 3. An output is cut between two user keys; range tombstones are cut at the same place, so that outputs do not overlap.
+//! 4. A value is copied once: from the input's block to the output's.
+//!
+//! Complexity: an entry costs the merge's comparisons, one with the key before it (`retain`) and the writer's own check.
+//! Concurrency: one thread. Tests: `job_tests.rs`.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::retain::{Retention, Verdict, Walk};
+use super::{CompactionOutcome, JobContext};
+use crate::error::{Error, Result};
+use crate::iter::Cursor;
+use crate::key::{Comparator, Lsn};
+use crate::table::{TableHandle, TableId, TableMeta, TableWriter, file_name, temporary_name};
+
+/// Input bytes between two looks at `cancel`, and two calls of `on_bytes`.
+const TICK_BYTES: usize = 64 << 10;
+/// Kept entries between two looks at the tables below, where many lie over one table.
+const ENTRIES_PER_LOOK: u32 = 16;
+/// Bytes of tables below that an output overlaps, at most, in full tables (but for one table and a few entries).
+const BELOW_TABLES_MAX: u64 = 10;
+
+/// The range of keys a part writes, and what it must know of its place.
+pub(super) struct PartBounds<'a> {
+    /// First key; `None` is unbounded.
+    pub start: Option<&'a [u8]>,
+    /// First key behind the part; `None` is unbounded.
+    pub end: Option<&'a [u8]>,
+    /// Bytes after which an output is cut.
+    pub table_bytes: u64,
+    /// Tables of the level below the output, by key.
+    pub below: &'a [Arc<TableHandle>],
+}
+
+/// The new tables of a job or of one part of it.
+pub(super) struct Outputs {
+    context: JobContext,
+    stop: Arc<AtomicBool>,
+    level: u32,
+    dir: PathBuf,
+    /// Every file made so far that may exist.
+    files: Vec<PathBuf>,
+    tables: Vec<TableMeta>,
+    entries_read: u64,
+    entries_written: u64,
+}
+
+/// The table being written.
+struct Open {
+    id: TableId,
+    path: PathBuf,
+    writer: TableWriter,
+    told_bytes: u64,
+}
+
+impl Outputs {
+    /// Nothing yet, to be written to `level` until `stop` is set or the job is cancelled.
+    pub fn new(context: JobContext, level: u32, stop: Arc<AtomicBool>) -> Outputs {
+        let dir = (context.dir)(level);
+        Outputs {
+            context,
+            stop,
+            level,
+            dir,
+            files: Vec::new(),
+            tables: Vec::new(),
+            entries_read: 0,
+            entries_written: 0,
+        }
+    }
+
+    /// Versions read by `write` so far.
+    pub fn entries_read(&self) -> u64 {
+        self.entries_read
+    }
+
+    /// Writes what `rules` keep of the entries of `cursor` within `bounds`, and of the tombstones there.
+    pub fn write(
+        &mut self,
+        cursor: &mut impl Cursor,
+        rules: &Retention,
+        bounds: &PartBounds<'_>,
+    ) -> Result<()> {
+        let comparator = self.context.table_options.comparator.clone();
+        match bounds.start {
+            Some(start) => cursor.seek(start, Lsn::MAX)?,
+            None => cursor.seek_first()?,
+        }
+        let mut walk: Walk<'_> = rules.walk(bounds.start);
+        let mut below = Below::new(bounds, &*comparator);
+        let mut open: Option<Open> = None;
+        // Where the tombstones of the open table start: the last cut.
+        let mut start: Option<Vec<u8>> = bounds.start.map(<[u8]>::to_vec);
+        // True if no version of the current key was kept so far: only then may the table be cut.
+        let mut may_cut = false;
+        let mut unchecked_bytes = 0;
+        self.check_cancelled()?;
+        while cursor.valid() {
+            let (key, value) = (cursor.key(), cursor.value());
+            let (lsn, kind) = (cursor.lsn(), cursor.kind());
+            let verdict = walk.judge(key, lsn, kind);
+            if walk.is_first_of_key() {
+                if bounds.end.is_some_and(|end| comparator.compare(key, end).is_ge()) {
+                    break;
+                }
+                may_cut = true;
+            }
+            self.entries_read += 1;
+            unchecked_bytes += key.len() + value.len();
+            if verdict == Verdict::Keep {
+                if may_cut
+                    && open.as_ref().is_some_and(|open| {
+                        open.writer.estimated_bytes() >= bounds.table_bytes || below.is_too_much(key)
+                    })
+                    && let Some(full) = open.take()
+                {
+                    self.finish(full, rules, start.as_deref(), Some(key))?;
+                    start = Some(key.to_vec());
+                }
+                may_cut = false;
+                let table = match &mut open {
+                    Some(table) => table,
+                    None => {
+                        below.enter(key);
+                        open.insert(self.open()?)
+                    }
+                };
+                table.writer.add(key, lsn, kind, value)?;
+                self.entries_written += 1;
+            }
+            if unchecked_bytes >= TICK_BYTES {
+                self.tick(std::mem::take(&mut unchecked_bytes), open.as_mut())?;
+            }
+            cursor.next()?;
+        }
+        self.tick(unchecked_bytes, open.as_mut())?;
+        let rest = rules.tombstones(start.as_deref(), bounds.end);
+        if open.is_none() && !rest.is_empty() {
+            open = Some(self.open()?);
+        }
+        if let Some(last) = open {
+            self.finish(last, rules, start.as_deref(), bounds.end)?;
+        }
+        Ok(())
+    }
+
+    fn check_cancelled(&self) -> Result<()> {
+        if self.stop.load(Ordering::Relaxed) || self.context.cancel.load(Ordering::Relaxed) {
+            return Err(Error::Closed { what: "the background job" });
+        }
+        Ok(())
+    }
+
+    fn tick(&self, read: usize, open: Option<&mut Open>) -> Result<()> {
+        self.check_cancelled()?;
+        if let Some(on_bytes) = &self.context.on_bytes {
+            let written = open.map_or(0, |open| {
+                let bytes = open.writer.estimated_bytes();
+                bytes.saturating_sub(std::mem::replace(&mut open.told_bytes, bytes))
+            });
+            on_bytes(read as u64, written);
+        }
+        Ok(())
+    }
+
+    fn open(&mut self) -> Result<Open> {
+        let id = self.context.next_id();
+        let path = self.dir.join(temporary_name(id));
+        self.files.push(path.clone());
+        let file = self.context.env.fs.create(&path)?;
+        let writer = TableWriter::new(file, path.clone(), id, self.context.table_options.clone());
+        Ok(Open { id, path, writer, told_bytes: 0 })
+    }
+
+    /// Completes a table with the tombstones of [start, end) and gives its file the final name.
+    fn finish(
+        &mut self,
+        open: Open,
+        rules: &Retention,
+        start: Option<&[u8]>,
+        end: Option<&[u8]>,
+    ) -> Result<()> {
+        let Open { id, path, mut writer, told_bytes } = open;
+        writer.set_tombstones(rules.tombstones(start, end));
+        let mut meta = writer.finish()?;
+        debug_assert_eq!(meta.id, id);
+        meta.created_at_ms = u64::try_from(self.context.env.clock.wall().as_millis()).unwrap_or(0);
+        let name = self.dir.join(file_name(meta.id, meta.content_hash));
+        self.files.push(name.clone());
+        self.context.env.fs.rename(&path, &name)?;
+        if let Some(on_bytes) = &self.context.on_bytes {
+            on_bytes(0, meta.file_bytes.saturating_sub(told_bytes));
+        }
+        self.tables.push(meta);
+        Ok(())
+    }
+
+    /// Takes over the outputs of another part, which come behind these.
+    pub fn append(&mut self, mut other: Outputs) {
+        self.files.append(&mut other.files);
+        self.tables.append(&mut other.tables);
+        self.entries_read += other.entries_read;
+        self.entries_written += other.entries_written;
+    }
+
+    /// Makes the new names durable and gives the tables out. Their files stay from here on.
+    pub fn keep(mut self) -> Result<CompactionOutcome> {
+        if !self.tables.is_empty() {
+            self.context.env.fs.sync_dir(&self.dir)?;
+        }
+        self.files.clear();
+        let written_bytes = self.tables.iter().map(|meta| meta.file_bytes).sum();
+        let added = std::mem::take(&mut self.tables)
+            .into_iter()
+            .map(|meta| {
+                let table = TableHandle::new(
+                    self.context.env.fs.clone(),
+                    self.dir.clone(),
+                    meta.clone(),
+                    self.context.table_options.clone(),
+                    self.context.cache.clone(),
+                );
+                (self.level, meta, table)
+            })
+            .collect();
+        Ok(CompactionOutcome {
+            added,
+            written_bytes,
+            entries_read: self.entries_read,
+            entries_written: self.entries_written,
+            ..Default::default()
+        })
+    }
+}
+
+impl Drop for Outputs {
+    fn drop(&mut self) {
+        for file in &self.files {
+            // One of the two names of each file is missing; and what cannot be removed is an orphan.
+            let _ = self.context.env.fs.remove(file);
+        }
+    }
+}
+
+/// How much of the level below the open table overlaps.
+struct Below<'a> {
+    comparator: &'a dyn Comparator,
+    tables: &'a [Arc<TableHandle>],
+    at: usize,
+    bytes: u64,
+    bytes_max: u64,
+    until_look: u32,
+}
+
+impl<'a> Below<'a> {
+    fn new(bounds: &PartBounds<'a>, comparator: &'a dyn Comparator) -> Below<'a> {
+        Below {
+            comparator,
+            tables: bounds.below,
+            at: 0,
+            bytes: 0,
+            bytes_max: bounds.table_bytes.saturating_mul(BELOW_TABLES_MAX),
+            until_look: 1,
+        }
+    }
+
+    /// A table is opened whose first key is `key`.
+    fn enter(&mut self, key: &[u8]) {
+        self.at += self.tables[self.at..].partition_point(|t| t.meta().ends_before(self.comparator, key));
+        self.bytes = 0;
+        self.until_look = 1;
+    }
+
+    /// True if the open table should end before `key`, which may be its next.
+    #[inline]
+    fn is_too_much(&mut self, key: &[u8]) -> bool {
+        if self.at == self.tables.len() {
+            return false;
+        }
+        self.until_look -= 1;
+        if self.until_look > 0 {
+            return false;
+        }
+        // Where entries lie far apart, every one is looked at.
+        self.until_look = ENTRIES_PER_LOOK;
+        while let Some(table) = self.tables.get(self.at) {
+            if !table.meta().ends_before(self.comparator, key) {
+                break;
+            }
+            self.bytes += table.meta().file_bytes;
+            self.at += 1;
+            self.until_look = 1;
+        }
+        self.bytes > self.bytes_max
+    }
+}

@@ -1,0 +1,61 @@
+//! What running jobs read and write, so that no new plan gets in their way.
+//!
+//! Place: `db`'s scheduler keeps one per keyspace under its lock: `begin` when a plan is taken, `end` when the
+//! job's edit is applied or the job has failed. The policies ask.
+//!
+//! Why tables alone are not enough: a job that merges two neighbours may write a table that spans the gap between
+//! them; meanwhile a third table may come into that gap from above, and must not pass the job on its way down.
+//!
+//! Concurrency: a value under its owner's lock. Tests: `leveled_tests.rs`.
+
+use std::collections::HashSet;
+
+use crate::key::Comparator;
+use crate::layout::{CompactionPlan, KeySpan};
+use crate::table::TableId;
+
+/// The inputs and output spans of running jobs.
+#[derive(Clone, Debug, Default)]
+pub struct Running {
+    tables: HashSet<TableId>,
+    outputs: Vec<(u32, KeySpan)>,
+}
+
+impl Running {
+    /// Nothing runs.
+    pub fn new() -> Running {
+        Running::default()
+    }
+
+    /// Claims the plan's inputs and its output span.
+    pub fn begin(&mut self, plan: &CompactionPlan) {
+        self.tables.extend(plan.tables().map(|(_, table)| table.meta().id));
+        self.outputs.push((plan.output_level, plan.span.clone()));
+    }
+
+    /// Gives back what `begin` claimed for this plan.
+    pub fn end(&mut self, plan: &CompactionPlan) {
+        for (_, table) in plan.tables() {
+            self.tables.remove(&table.meta().id);
+        }
+        let ours = |(level, span): &(u32, KeySpan)| *level == plan.output_level && *span == plan.span;
+        if let Some(at) = self.outputs.iter().position(ours) {
+            self.outputs.swap_remove(at);
+        }
+    }
+
+    /// Number of running jobs.
+    pub fn jobs(&self) -> usize {
+        self.outputs.len()
+    }
+
+    /// True if a job reads the table, and will remove it.
+    pub fn reads(&self, table: TableId) -> bool {
+        self.tables.contains(&table)
+    }
+
+    /// True if a job may write to `level` within `span`.
+    pub fn writes(&self, comparator: &dyn Comparator, level: u32, span: &KeySpan) -> bool {
+        self.outputs.iter().any(|(output, other)| *output == level && other.overlaps(comparator, span))
+    }
+}

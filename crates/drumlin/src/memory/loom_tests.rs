@@ -1,0 +1,252 @@
+//! The memtable under the model checker: every interleaving of a few threads, with every value that
+//! the orderings allow a load to return.
+//!
+//! Run by `cargo x loom`. Node bytes are followed by loom cells (`loom_shadow`): a read that no
+//! publication happens before ends the model. Heights are given, since models must repeat exactly.
+//! Each test names what fails it.
+
+use std::collections::BTreeSet;
+
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicU64, Ordering};
+use loom::thread;
+
+use crate::iter::Cursor;
+use crate::key::{Kind, Lsn, bytewise};
+
+use super::arena::{Arena, Shape};
+use super::memtable::MemTable;
+use super::node::NO_BATCH;
+use super::skiplist::Reserved;
+
+fn model(test: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound.get_or_insert(3);
+    builder.check(test);
+}
+
+/// A memtable behind a plain `Arc`, as cursors want it: what it counts is not part of the model.
+fn table() -> std::sync::Arc<MemTable> {
+    std::sync::Arc::new(MemTable::new(bytewise()))
+}
+
+fn reserve(table: &MemTable, height: usize, key: &str) -> Reserved {
+    table.list.reserve_with_height(height, key.as_bytes(), Kind::Put, key.as_bytes())
+}
+
+fn publish(table: &MemTable, node: Reserved, lsn: u64) {
+    table.list.publish(node, Lsn(lsn), NO_BATCH);
+}
+
+fn get(table: &MemTable, key: &str) -> Option<Lsn> {
+    let found = table.get(key.as_bytes(), Lsn::MAX, |_, _| true)?;
+    assert_eq!(found.value, key.as_bytes());
+    Some(found.lsn)
+}
+
+fn keys(table: &std::sync::Arc<MemTable>) -> Vec<String> {
+    let mut cursor = table.cursor();
+    let mut keys = Vec::new();
+    cursor.seek_first().unwrap();
+    while cursor.valid() {
+        keys.push(String::from_utf8_lossy(cursor.key()).into_owned());
+        cursor.next().unwrap();
+    }
+    keys
+}
+
+/// Fails with a Relaxed compare-and-swap in `link_on`, or a Relaxed load in `descend` or `next`.
+#[test]
+fn loom_a_found_version_is_whole() {
+    model(|| {
+        let table = table();
+        let node = reserve(&table, 2, "b");
+        let writer = thread::spawn({
+            let table = table.clone();
+            move || publish(&table, node, 7)
+        });
+        assert!(matches!(get(&table, "b"), None | Some(Lsn(7))));
+        assert!(matches!(keys(&table).as_slice(), [] | [_]));
+        writer.join().unwrap();
+        assert_eq!(get(&table, "b"), Some(Lsn(7)));
+    });
+}
+
+/// Fails if an insert is not retried after a lost compare-and-swap, stores instead of swapping, or
+/// goes on with a remembered predecessor without walking from it.
+#[test]
+fn loom_two_inserts_of_neighbours_and_a_reader() {
+    model(|| {
+        let table = table();
+        let (b, c) = (reserve(&table, 2, "b"), reserve(&table, 2, "c"));
+        let one = thread::spawn({
+            let table = table.clone();
+            move || publish(&table, b, 1)
+        });
+        let two = thread::spawn({
+            let table = table.clone();
+            move || publish(&table, c, 2)
+        });
+        let seen = keys(&table);
+        assert!(seen.is_sorted(), "{seen:?}");
+        if get(&table, "c").is_none() {
+            // Nothing: it was not there yet.
+        } else {
+            assert_eq!(get(&table, "c"), Some(Lsn(2)), "a version once seen stays");
+        }
+        one.join().unwrap();
+        two.join().unwrap();
+        assert_eq!(keys(&table), ["b", "c"]);
+        table.list.assert_sound();
+    });
+}
+
+/// As above, with three; also fails if `link_on` stores a stale successor in the new node.
+#[test]
+fn loom_three_inserts_of_neighbours() {
+    model(|| {
+        let table = table();
+        let (a, b, c) = (reserve(&table, 1, "a"), reserve(&table, 2, "b"), reserve(&table, 1, "c"));
+        let one = thread::spawn({
+            let table = table.clone();
+            move || publish(&table, a, 1)
+        });
+        let two = thread::spawn({
+            let table = table.clone();
+            move || publish(&table, c, 2)
+        });
+        publish(&table, b, 3);
+        one.join().unwrap();
+        two.join().unwrap();
+        assert_eq!(keys(&table), ["a", "b", "c"]);
+        for (key, lsn) in [("a", 1), ("b", 3), ("c", 2)] {
+            assert_eq!(get(&table, key), Some(Lsn(lsn)));
+        }
+        table.list.assert_sound();
+    });
+}
+
+/// Two tall neighbours contend on every level. Fails if upper levels are linked without a check
+/// that the predecessor is still the last one.
+#[test]
+fn loom_towers_stay_in_order_on_every_level() {
+    model(|| {
+        let table = table();
+        let (b, c) = (reserve(&table, 3, "b"), reserve(&table, 3, "c"));
+        let one = thread::spawn({
+            let table = table.clone();
+            move || publish(&table, c, 1)
+        });
+        publish(&table, b, 2);
+        one.join().unwrap();
+        table.list.assert_sound();
+        assert_eq!((get(&table, "b"), get(&table, "c")), (Some(Lsn(2)), Some(Lsn(1))));
+    });
+}
+
+/// The whole insert, search included, in both threads; versions of one key, and a neighbour.
+#[test]
+fn loom_reserve_and_publish_run_beside_an_insert() {
+    model(|| {
+        let table = table();
+        publish(&table, reserve(&table, 1, "b"), 1);
+        let one = thread::spawn({
+            let table = table.clone();
+            move || {
+                let node = reserve(&table, 2, "b");
+                publish(&table, node, 5);
+                assert_eq!(get(&table, "b"), Some(Lsn(5)), "own writes are seen");
+            }
+        });
+        let node = reserve(&table, 2, "a");
+        publish(&table, node, 3);
+        one.join().unwrap();
+        assert_eq!(keys(&table), ["a", "b", "b"]);
+        table.list.assert_sound();
+    });
+}
+
+/// Fails if a node is linked on an upper level before the lower ones: a search then ends at an
+/// upper link and misses what is behind it, or reads a link that still holds a predecessor.
+#[test]
+fn loom_a_cursor_visits_what_is_there_throughout_both_ways() {
+    model(|| {
+        let table = table();
+        publish(&table, reserve(&table, 1, "a"), 1);
+        publish(&table, reserve(&table, 2, "c"), 2);
+        let node = reserve(&table, 2, "b");
+        let writer = thread::spawn({
+            let table = table.clone();
+            move || publish(&table, node, 3)
+        });
+        let mut cursor = table.cursor();
+        cursor.seek_last().unwrap();
+        let mut back = Vec::new();
+        while cursor.valid() {
+            back.push(cursor.key()[0]);
+            cursor.prev().unwrap();
+        }
+        assert!(back == *b"ca" || back == *b"cba", "{back:?}");
+        if back == *b"cba" {
+            assert_eq!(keys(&table), ["a", "b", "c"], "what was seen stays");
+        }
+        writer.join().unwrap();
+    });
+}
+
+/// Slot and parts of a batch, as `commit` uses them: fails if a part is visible before its flag, or
+/// if parts are published Relaxed.
+#[test]
+fn loom_a_batch_shows_whole_or_not_at_all() {
+    model(|| {
+        let table = table();
+        let slot = Arc::new(AtomicU64::new(9));
+        let (x, y) = (reserve(&table, 1, "x"), reserve(&table, 1, "y"));
+        let writer = thread::spawn({
+            let (table, slot) = (table.clone(), slot.clone());
+            move || {
+                table.publish(x, Lsn(9), Some(0));
+                table.publish(y, Lsn(9), Some(0));
+                slot.store(0, Ordering::Release);
+            }
+        });
+        let visible = |key: &str| {
+            let committed = |_: u32, lsn: Lsn| slot.load(Ordering::Acquire) != lsn.0;
+            table.get(key.as_bytes(), Lsn::MAX, committed).is_some()
+        };
+        if visible("y") {
+            assert!(visible("x"), "half a batch");
+        }
+        if visible("x") {
+            assert!(visible("y"), "half a batch");
+        }
+        writer.join().unwrap();
+    });
+}
+
+/// The second allocation that needs a chunk installs it, or finds it installed. Fails with a
+/// Relaxed refill of a shard or a Relaxed installation.
+#[test]
+fn loom_who_is_handed_space_can_reach_it() {
+    model(|| {
+        let arena = Arc::new(Arena::new());
+        let shape = Shape { lead: 1, body: 30, hot_before: 1, hot_after: 4 };
+        let allocate = move |arena: &Arena| {
+            let unit = arena.allocate(shape);
+            // SAFETY: just handed out; loom objects if the chunk is not known to be there.
+            #[allow(unsafe_code)]
+            let _ = unsafe { arena.address(unit) };
+            unit
+        };
+        let other = thread::spawn({
+            let arena = arena.clone();
+            move || [allocate(&arena), allocate(&arena)]
+        });
+        let mut units = vec![allocate(&arena), allocate(&arena)];
+        units.extend(other.join().unwrap());
+        let distinct: BTreeSet<u32> = units.iter().copied().collect();
+        assert_eq!(distinct.len(), 4);
+        let sorted: Vec<u32> = distinct.into_iter().collect();
+        assert!(sorted.windows(2).all(|pair| pair[1] - pair[0] >= 31), "{sorted:?}");
+    });
+}

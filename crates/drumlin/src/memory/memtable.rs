@@ -1,0 +1,164 @@
+//! One generation of a keyspace's newest versions, sorted, in memory.
+//!
+//! Place: `db` writes to the newest memtable and reads all of them before the tables; a flush walks
+//! one with [`MemCursor`]. It calls `skiplist` for versions and `tombstone_set` for ranges.
+//!
+//! Invariants:
+//! 1. A version once published is found by every later get, cursor and flush, for the memtable's
+//!    life; it is never changed.
+//! 2. A version with a batch slot counts as absent for a get while `committed(slot, lsn)` is false.
+//!    Whoever reads at a bound below which everything is committed need not ask.
+//! 3. A range tombstone at L hides the versions of its keys with LSN < L, here and in every older
+//!    part. Versions and tombstones are asked for apart; the caller compares.
+//!
+//! Concurrency: everything may be called by any thread at any time; gets and cursors neither wait
+//! nor write shared memory. A get that begins after a publish returned sees it. The order of the
+//! versions of one key is the caller's matter (they are published under the key's lock).
+//!
+//! Origin: cLSM §3.1-§3.3, component C_m: a map of (key, timestamp, value), weakly consistent to
+//! iterate. Reserving before the locks are taken and publishing under them is ours.
+//! Tests: `memtable_tests`, `loom_tests`, both under miri.
+
+use std::sync::Arc;
+
+use crate::iter::{RangeTombstone, Tombstones};
+use crate::key::{ComparatorRef, Kind, Lsn};
+
+use super::cursor::MemCursor;
+use super::node::NO_BATCH;
+use super::skiplist::{Place, Reserved, SkipList};
+use super::tombstone_set::TombstoneSet;
+
+/// A sorted, concurrent map of versions. It only grows; memory goes back when it is dropped.
+pub struct MemTable {
+    pub(super) list: SkipList,
+    ranges: TombstoneSet,
+}
+
+/// A version found in a memtable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VersionRef<'a> {
+    /// Its LSN.
+    pub lsn: Lsn,
+    /// What it says.
+    pub kind: Kind,
+    /// Its value; empty for a delete.
+    pub value: &'a [u8],
+}
+
+impl MemTable {
+    /// An empty memtable for keys in the given order.
+    pub fn new(comparator: ComparatorRef) -> MemTable {
+        MemTable { list: SkipList::new(comparator), ranges: TombstoneSet::new() }
+    }
+
+    /// Copies a version into the memtable, unseen, and finds its place. To be called before locks
+    /// are taken; all that is slow about an insert happens here. O(log n + bytes).
+    ///
+    /// # Panics
+    /// If key or value exceed [`crate::key::KEY_BYTES_MAX`] or [`crate::key::VALUE_BYTES_MAX`], or
+    /// if the memtable has grown to 32 GiB.
+    pub fn reserve(&self, key: &[u8], kind: Kind, value: &[u8]) -> Reserved {
+        self.list.reserve(key, kind, value)
+    }
+
+    /// Makes a reserved version visible as `lsn`. With `batch`, the index of the writer's slot, it
+    /// stays hidden from gets while their `committed(slot, lsn)` is false.
+    /// Allocates nothing, waits for nobody. O(1) unless many inserts went to the same place since
+    /// `reserve`, then O(log n).
+    ///
+    /// # Panics
+    /// If the version was reserved in another memtable.
+    pub fn publish(&self, node: Reserved, lsn: Lsn, batch: Option<u32>) {
+        debug_assert!(batch != Some(NO_BATCH));
+        self.list.publish(node, lsn, batch.unwrap_or(NO_BATCH));
+    }
+
+    /// The newest committed version of `key` with LSN < `at`. Does not look at range tombstones:
+    /// see [`MemTable::newest_covering`]. O(log n + uncommitted versions of the key).
+    #[inline]
+    pub fn get(&self, key: &[u8], at: Lsn, committed: impl Fn(u32, Lsn) -> bool) -> Option<VersionRef<'_>> {
+        let newest = Lsn(at.0.checked_sub(1)?);
+        let nodes = &self.list.nodes;
+        let mut found = self.list.find(Place::before(key, newest));
+        while let Some(node) = found.filter(|&node| self.list.is_key(node, key)) {
+            let (lsn, batch) = (nodes.lsn(node), nodes.batch(node));
+            if batch == NO_BATCH || committed(batch, lsn) {
+                return Some(VersionRef { lsn, kind: nodes.kind(node), value: nodes.value(node) });
+            }
+            found = self.list.next(node);
+        }
+        None
+    }
+
+    /// The newest LSN that concerns `key`: of all its versions and the range tombstones that cover
+    /// it, committed or not. O(log n).
+    pub fn newest_lsn(&self, key: &[u8]) -> Option<Lsn> {
+        let version = self
+            .list
+            .find(Place::before(key, Lsn::MAX))
+            .filter(|&node| self.list.is_key(node, key))
+            .map(|node| self.list.nodes.lsn(node));
+        version.max(self.newest_covering(key, Lsn::MAX, |_, _| true))
+    }
+
+    /// Makes every version in [start, end) with a smaller LSN absent. `batch` as in
+    /// [`MemTable::publish`]. Callers that come at once take turns. Amortized O(log² n).
+    pub fn publish_range_tombstone(&self, start: &[u8], end: &[u8], lsn: Lsn, batch: Option<u32>) {
+        let tombstone = RangeTombstone { start: start.to_vec(), end: end.to_vec(), lsn };
+        self.ranges.add(&**self.list.comparator(), tombstone, batch);
+    }
+
+    /// The newest committed range tombstone with LSN < `at` that covers `key`. One load while there
+    /// are none; O(log² n).
+    #[inline]
+    pub fn newest_covering(&self, key: &[u8], at: Lsn, committed: impl Fn(u32, Lsn) -> bool) -> Option<Lsn> {
+        if self.ranges.is_empty() {
+            return None;
+        }
+        self.ranges.newest_covering(&**self.list.comparator(), key, at, committed)
+    }
+
+    /// The range tombstones with LSN < `at`, committed or not. O(n log n).
+    pub fn tombstones(&self, at: Lsn) -> Tombstones {
+        self.ranges.below(&**self.list.comparator(), at)
+    }
+
+    /// All range tombstones, committed or not. Shared: O(1) until the next one is added.
+    pub fn tombstones_shared(&self) -> Arc<Tombstones> {
+        self.ranges.joined(&**self.list.comparator())
+    }
+
+    /// True if there is a range tombstone. One load.
+    #[inline]
+    pub fn has_tombstones(&self) -> bool {
+        !self.ranges.is_empty()
+    }
+
+    /// A cursor over the versions (not the range tombstones). It keeps the memtable alive.
+    pub fn cursor(self: &Arc<Self>) -> MemCursor {
+        MemCursor::new(Arc::clone(self))
+    }
+
+    /// Bytes in use: nodes, values, range tombstones, and what is handed out to threads. O(1).
+    #[inline]
+    pub fn bytes(&self) -> usize {
+        self.list.nodes.arena.bytes() + self.ranges.bytes()
+    }
+
+    /// Versions published, without range tombstones. O(cores).
+    pub fn entries(&self) -> usize {
+        self.list.nodes.arena.entries()
+    }
+
+    /// True if it holds neither versions nor range tombstones.
+    pub fn is_empty(&self) -> bool {
+        self.list.first().is_none() && self.ranges.is_empty()
+    }
+}
+
+impl std::fmt::Debug for MemTable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "MemTable({} entries, {} bytes)", self.entries(), self.bytes())
+    }
+}

@@ -1,0 +1,148 @@
+//! The cursor over one deeper level: its tables one after the other, each opened when reached.
+//!
+//! Place: a child of the merge of a scan or a compaction.
+//! Invariant: the tables are sorted and do not overlap, so one table cursor is open at a time, and
+//! leaving a table at its end means entering the next non-empty one.
+//! Concurrency: owned by one thread; `Send`.
+
+use std::sync::Arc;
+
+use crate::error::Result;
+use crate::iter::Cursor;
+use crate::key::{ComparatorRef, Kind, Lsn};
+use crate::table::{CursorOptions, TableCursor, TableHandle};
+
+/// Walks the tables of one level in key order.
+pub struct LevelCursor {
+    comparator: ComparatorRef,
+    tables: Vec<Arc<TableHandle>>,
+    options: CursorOptions,
+    /// The table the cursor is in, by index, and its cursor.
+    current: Option<(usize, TableCursor)>,
+}
+
+impl LevelCursor {
+    /// A cursor over `tables`, sorted and disjoint. No I/O until it is moved.
+    pub fn new(
+        comparator: ComparatorRef,
+        tables: Vec<Arc<TableHandle>>,
+        options: CursorOptions,
+    ) -> LevelCursor {
+        LevelCursor { comparator, tables, options, current: None }
+    }
+
+    fn enter(&mut self, index: usize) -> &mut TableCursor {
+        let cursor = match self.current.take() {
+            Some((at, cursor)) if at == index => cursor,
+            _ => self.tables[index].cursor(self.options),
+        };
+        &mut self.current.insert((index, cursor)).1
+    }
+
+    /// Off the end of a table: on to the first entry of the next that has one.
+    fn settle_forward(&mut self) -> Result<()> {
+        while let Some((index, cursor)) = &self.current {
+            if cursor.valid() {
+                return Ok(());
+            }
+            let next = index + 1;
+            if next == self.tables.len() {
+                self.current = None;
+                return Ok(());
+            }
+            self.enter(next).seek_first()?;
+        }
+        Ok(())
+    }
+
+    /// Off the start of a table: back to the last entry of the one before that has one.
+    fn settle_back(&mut self) -> Result<()> {
+        while let Some((index, cursor)) = &self.current {
+            if cursor.valid() {
+                return Ok(());
+            }
+            let Some(before) = index.checked_sub(1) else {
+                self.current = None;
+                return Ok(());
+            };
+            self.enter(before).seek_last()?;
+        }
+        Ok(())
+    }
+
+    fn on(&self) -> &TableCursor {
+        &self.current.as_ref().expect("the cursor is valid").1
+    }
+}
+
+impl Cursor for LevelCursor {
+    fn seek_first(&mut self) -> Result<()> {
+        if self.tables.is_empty() {
+            return Ok(());
+        }
+        self.enter(0).seek_first()?;
+        self.settle_forward()
+    }
+
+    fn seek_last(&mut self) -> Result<()> {
+        let Some(last) = self.tables.len().checked_sub(1) else { return Ok(()) };
+        self.enter(last).seek_last()?;
+        self.settle_back()
+    }
+
+    fn seek(&mut self, key: &[u8], lsn: Lsn) -> Result<()> {
+        let comparator = &self.comparator;
+        let index = self.tables.partition_point(|t| t.meta().ends_before(&**comparator, key));
+        if index == self.tables.len() {
+            self.current = None;
+            return Ok(());
+        }
+        self.enter(index).seek(key, lsn)?;
+        self.settle_forward()
+    }
+
+    fn seek_back(&mut self, key: &[u8], lsn: Lsn) -> Result<()> {
+        let comparator = &self.comparator;
+        let after = self.tables.partition_point(|t| comparator.compare(&t.meta().smallest, key).is_le());
+        let Some(index) = after.checked_sub(1) else {
+            self.current = None;
+            return Ok(());
+        };
+        self.enter(index).seek_back(key, lsn)?;
+        self.settle_back()
+    }
+
+    fn next(&mut self) -> Result<()> {
+        if let Some((_, cursor)) = &mut self.current {
+            cursor.next()?;
+        }
+        self.settle_forward()
+    }
+
+    fn prev(&mut self) -> Result<()> {
+        if let Some((_, cursor)) = &mut self.current {
+            cursor.prev()?;
+        }
+        self.settle_back()
+    }
+
+    fn valid(&self) -> bool {
+        self.current.as_ref().is_some_and(|(_, cursor)| cursor.valid())
+    }
+
+    fn key(&self) -> &[u8] {
+        self.on().key()
+    }
+
+    fn lsn(&self) -> Lsn {
+        self.on().lsn()
+    }
+
+    fn kind(&self) -> Kind {
+        self.on().kind()
+    }
+
+    fn value(&self) -> &[u8] {
+        self.on().value()
+    }
+}

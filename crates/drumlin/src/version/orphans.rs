@@ -1,0 +1,101 @@
+//! Files that crashes left behind: tables that no manifest names, and tables cut off in the writing.
+//!
+//! Place: `db` removes them at a writable open, before any job starts; `verify` may list them.
+//!
+//! Invariants:
+//! 1. A file whose name a live table has is never listed, wherever it lies: a wrong level path must
+//!    not cost a table.
+//! 2. Only names that this crate gives to tables are listed; a user's files are left alone.
+//!
+//! A directory given for a level belongs to one store: another store's tables look like orphans here.
+
+use std::collections::{BTreeSet, HashSet};
+use std::path::{Path, PathBuf};
+
+use super::state::StoreState;
+use crate::env::{FileSystem, join};
+use crate::error::Result;
+use crate::table::file_name;
+
+/// The orphaned tables in `directories` (each looked at once; one that does not exist is fine),
+/// sorted. O(files + tables).
+pub fn orphans<'a>(
+    fs: &dyn FileSystem,
+    directories: impl IntoIterator<Item = &'a Path>,
+    state: &StoreState,
+) -> Result<Vec<PathBuf>> {
+    let live: HashSet<String> =
+        state.tables().map(|(_, _, meta)| file_name(meta.id, meta.content_hash)).collect();
+    let mut found = BTreeSet::new();
+    for directory in directories.into_iter().collect::<BTreeSet<_>>() {
+        if !fs.exists(directory)? {
+            continue;
+        }
+        for entry in fs.list(directory)?.into_iter().filter(|entry| !entry.is_dir) {
+            let cut_off = is_temporary_name(&entry.name);
+            if cut_off || (is_table_name(&entry.name) && !live.contains(&entry.name)) {
+                found.insert(join(directory, &entry.name));
+            }
+        }
+    }
+    Ok(found.into_iter().collect())
+}
+
+/// True for names as `table::file_name` makes them.
+pub(super) fn is_table_name(name: &str) -> bool {
+    let parts = name.strip_suffix(".tbl").and_then(|stem| stem.split_once('-'));
+    parts.is_some_and(|(id, hash)| {
+        is_id(id) && hash.len() == 16 && hash.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+    })
+}
+
+/// True for names as `table::temporary_name` makes them.
+fn is_temporary_name(name: &str) -> bool {
+    name.strip_suffix(".tmp").is_some_and(is_id)
+}
+
+fn is_id(text: &str) -> bool {
+    text.len() >= 8 && text.bytes().all(|b| b.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::env::MemFs;
+    use crate::table::{TableId, TableMeta, temporary_name};
+    use crate::version::{Change, KeyspaceId, VersionEdit};
+
+    fn meta(id: u64) -> TableMeta {
+        TableMeta { id: TableId(id), content_hash: u128::from(id) << 90, ..TableMeta::default() }
+    }
+
+    #[test]
+    fn only_our_tables_that_nothing_names_are_orphans() {
+        let keyspace = KeyspaceId(1);
+        let mut state = StoreState::default();
+        let edit = VersionEdit::new()
+            .with(Change::CreateKeyspace { id: keyspace, name: "a".into(), options: Vec::new() })
+            .with(Change::AddTable { keyspace, level: 2, meta: meta(7) });
+        state.apply(&edit).unwrap();
+
+        let fs = MemFs::new();
+        let name = |id| file_name(TableId(id), meta(id).content_hash);
+        let kept = ["MANIFEST-000001", "notes.tmp", "photo.tbl", "1234.tmp", "0000000x.tmp", "STORE"];
+        for name in kept {
+            fs.set_contents(Path::new("/s").join(name), b"x").unwrap();
+        }
+        fs.set_contents(Path::new("/s").join(name(7)), b"x").unwrap();
+        fs.set_contents(Path::new("/cold").join(name(7)), b"x").unwrap();
+        let orphaned = ["/s".to_owned() + "/" + &name(8), "/s/".to_owned() + &temporary_name(TableId(9))];
+        for path in &orphaned {
+            fs.set_contents(path, b"x").unwrap();
+        }
+        fs.set_contents(Path::new("/cold").join(name(123_456_789_012)), b"x").unwrap();
+
+        let directories = [Path::new("/s"), Path::new("/cold"), Path::new("/s"), Path::new("/gone")];
+        let mut expected: Vec<PathBuf> = orphaned.iter().map(PathBuf::from).collect();
+        expected.push(Path::new("/cold").join(name(123_456_789_012)));
+        expected.sort();
+        assert_eq!(orphans(&*fs, directories, &state).unwrap(), expected);
+    }
+}

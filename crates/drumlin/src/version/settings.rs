@@ -1,0 +1,232 @@
+//! Keyspace options as they are stored: tagged fields, so that options can be added.
+//!
+//! Place: `db` encodes the options of a new keyspace into `edit::Change::CreateKeyspace` and decodes
+//! them at open, when it knows the custom comparators; in between they are bytes, which keeps
+//! fields that this build does not know.
+//!
+//! Invariants:
+//! 1. Whatever decides where a key lies or whether it is there (memory, layout, comparator, logged)
+//!    has a required tag: an older build refuses the keyspace. Tuning has ignorable tags.
+//! 2. Every option is written, defaults too, so that a later change of a default changes no store.
+//!
+//! Bytes: see docs/formats/manifest.md, "Keyspace options".
+
+use std::path::Path;
+
+use super::fields::{IGNORABLE, Reader, put_field, put_number};
+use crate::error::{Error, Result};
+use crate::key::{BYTEWISE, ComparatorRef, bytewise};
+use crate::options::{Compression, KeyspaceOptions, Layout, Memory};
+
+const MEMORY: u8 = 1;
+const LAYOUT: u8 = 2;
+const COMPARATOR: u8 = 3;
+const LOGGED: u8 = 4;
+const MEMTABLE_BYTES: u8 = IGNORABLE | 5;
+const COMPRESSION: u8 = IGNORABLE | 6;
+const BLOCK_BYTES: u8 = IGNORABLE | 7;
+const RESTART_INTERVAL: u8 = IGNORABLE | 8;
+const FILTER_BITS_PER_KEY: u8 = IGNORABLE | 9;
+const TABLE_BYTES: u8 = IGNORABLE | 10;
+const LEVEL0_TABLES: u8 = IGNORABLE | 11;
+const LEVEL1_BYTES: u8 = IGNORABLE | 12;
+const LEVEL_RATIO: u8 = IGNORABLE | 13;
+
+/// The stored form of `options`. The comparator is stored by name.
+pub fn encode_options(options: &KeyspaceOptions) -> Vec<u8> {
+    let mut out = Vec::with_capacity(96);
+    let memory = match options.memory {
+        Memory::Sorted => 0,
+    };
+    let layout = match options.layout {
+        Layout::Leveled => 0,
+    };
+    let compression = match options.compression {
+        Compression::None => 0,
+        Compression::Lz4 => 1,
+        Compression::Zstd => 2,
+    };
+    put_number(&mut out, MEMORY, memory);
+    put_number(&mut out, LAYOUT, layout);
+    put_field(&mut out, COMPARATOR, options.comparator.name().as_bytes());
+    put_number(&mut out, LOGGED, u64::from(options.logged));
+    if let Some(bytes) = options.memtable_bytes {
+        put_number(&mut out, MEMTABLE_BYTES, bytes as u64);
+    }
+    put_number(&mut out, COMPRESSION, compression);
+    put_number(&mut out, BLOCK_BYTES, options.block_bytes as u64);
+    put_number(&mut out, RESTART_INTERVAL, options.restart_interval as u64);
+    put_field(&mut out, FILTER_BITS_PER_KEY, &options.filter_bits_per_key.to_bits().to_le_bytes());
+    put_number(&mut out, TABLE_BYTES, options.table_bytes);
+    put_number(&mut out, LEVEL0_TABLES, options.level0_tables as u64);
+    put_number(&mut out, LEVEL1_BYTES, options.level1_bytes);
+    put_number(&mut out, LEVEL_RATIO, options.level_ratio);
+    out
+}
+
+/// Reads stored options back. `comparators` are the custom ones; `path` is the manifest, for messages.
+///
+/// Errors: `Corruption` for wrong bytes, `Unsupported` for what this build does not know or lacks,
+/// `InvalidArgument` if the comparator is not among those given.
+pub fn decode_options(bytes: &[u8], comparators: &[ComparatorRef], path: &Path) -> Result<KeyspaceOptions> {
+    let mut options = KeyspaceOptions { memtable_bytes: None, ..KeyspaceOptions::default() };
+    let mut fields = Reader::new(bytes, path, 0);
+    while let Some((tag, mut field)) = fields.field()? {
+        match tag {
+            MEMORY => match field.varint()? {
+                0 => options.memory = Memory::Sorted,
+                other => return Err(field.unsupported(format!("memory {other} in keyspace options"))),
+            },
+            LAYOUT => match field.varint()? {
+                0 => options.layout = Layout::Leveled,
+                other => return Err(field.unsupported(format!("layout {other} in keyspace options"))),
+            },
+            COMPARATOR => {
+                options.comparator = comparator(field.rest(), comparators, &field)?;
+                field.take(field.rest().len())?;
+            }
+            LOGGED => {
+                options.logged = match field.varint()? {
+                    0 => false,
+                    1 => true,
+                    other => return Err(field.corrupt(format!("{other} is neither logged (1) nor not (0)"))),
+                }
+            }
+            MEMTABLE_BYTES => options.memtable_bytes = Some(size(&mut field)?),
+            COMPRESSION => {
+                options.compression = match field.varint()? {
+                    0 => Compression::None,
+                    1 => Compression::Lz4,
+                    2 if cfg!(feature = "zstd") => Compression::Zstd,
+                    2 => {
+                        let why = "a keyspace is compressed with Zstandard, but this build lacks the feature `zstd`";
+                        return Err(Error::Unsupported { path: path.to_path_buf(), why: why.into() });
+                    }
+                    other => {
+                        return Err(field.unsupported(format!("compression {other} in keyspace options")));
+                    }
+                }
+            }
+            BLOCK_BYTES => options.block_bytes = size(&mut field)?,
+            RESTART_INTERVAL => options.restart_interval = size(&mut field)?,
+            FILTER_BITS_PER_KEY => options.filter_bits_per_key = f64::from_bits(field.u64()?),
+            TABLE_BYTES => options.table_bytes = field.varint()?,
+            LEVEL0_TABLES => options.level0_tables = size(&mut field)?,
+            LEVEL1_BYTES => options.level1_bytes = field.varint()?,
+            LEVEL_RATIO => options.level_ratio = field.varint()?,
+            unknown if unknown & IGNORABLE != 0 => continue,
+            unknown => return Err(field.unsupported(format!("keyspace option {unknown}"))),
+        }
+        field.end()?;
+    }
+    Ok(options)
+}
+
+/// The name of the comparator in stored options, without needing the comparator itself.
+pub fn comparator_name(bytes: &[u8], path: &Path) -> Result<String> {
+    let mut fields = Reader::new(bytes, path, 0);
+    while let Some((tag, field)) = fields.field()? {
+        if tag == COMPARATOR {
+            return Ok(name(field.rest(), &field)?.to_owned());
+        }
+    }
+    Ok(BYTEWISE.to_owned())
+}
+
+fn name<'a>(bytes: &'a [u8], field: &Reader<'_>) -> Result<&'a str> {
+    std::str::from_utf8(bytes).map_err(|_| field.corrupt("a comparator name that is not UTF-8"))
+}
+
+fn comparator(bytes: &[u8], comparators: &[ComparatorRef], field: &Reader<'_>) -> Result<ComparatorRef> {
+    let name = name(bytes, field)?;
+    if name == BYTEWISE {
+        return Ok(bytewise());
+    }
+    comparators.iter().find(|c| c.name() == name).cloned().ok_or_else(|| {
+        Error::invalid(format!(
+            "a keyspace is ordered by the comparator {name:?}: give it in `Options::comparators`"
+        ))
+    })
+}
+
+fn size(field: &mut Reader<'_>) -> Result<usize> {
+    let value = field.varint()?;
+    usize::try_from(value).map_err(|_| field.corrupt(format!("{value} is beyond the address space")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cmp::Ordering;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::key::Comparator;
+
+    struct Reverse;
+
+    impl Comparator for Reverse {
+        fn name(&self) -> &str {
+            "test.reverse"
+        }
+        fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+            b.cmp(a)
+        }
+    }
+
+    fn path() -> &'static Path {
+        Path::new("MANIFEST-000001")
+    }
+
+    #[test]
+    fn every_option_reads_back_as_written() {
+        let options = KeyspaceOptions {
+            comparator: Arc::new(Reverse),
+            logged: false,
+            memtable_bytes: Some(123_456),
+            compression: Compression::None,
+            block_bytes: 8192,
+            restart_interval: 7,
+            filter_bits_per_key: 12.5,
+            table_bytes: 77 << 20,
+            level0_tables: 9,
+            level1_bytes: 5 << 30,
+            level_ratio: 4,
+            ..KeyspaceOptions::default()
+        };
+        let comparators: Vec<ComparatorRef> = vec![Arc::new(Reverse)];
+        for options in [options, KeyspaceOptions::default()] {
+            let bytes = encode_options(&options);
+            let back = decode_options(&bytes, &comparators, path()).unwrap();
+            assert_eq!(format!("{back:?}"), format!("{options:?}"));
+            assert_eq!(comparator_name(&bytes, path()).unwrap(), options.comparator.name());
+        }
+    }
+
+    #[test]
+    fn a_missing_comparator_is_named() {
+        let options = KeyspaceOptions { comparator: Arc::new(Reverse), ..KeyspaceOptions::default() };
+        let error = decode_options(&encode_options(&options), &[], path()).unwrap_err();
+        assert!(matches!(&error, Error::InvalidArgument(why) if why.contains("test.reverse")), "{error}");
+    }
+
+    #[test]
+    fn unknown_required_options_are_unsupported_and_ignorable_ones_skipped() {
+        let mut bytes = encode_options(&KeyspaceOptions::default());
+        put_number(&mut bytes, IGNORABLE | 0x70, 3);
+        assert!(decode_options(&bytes, &[], path()).is_ok());
+        put_number(&mut bytes, 0x70, 3);
+        assert!(matches!(decode_options(&bytes, &[], path()), Err(Error::Unsupported { .. })));
+        let mut layout = Vec::new();
+        put_number(&mut layout, LAYOUT, 9);
+        assert!(matches!(decode_options(&layout, &[], path()), Err(Error::Unsupported { .. })));
+    }
+
+    #[test]
+    fn cut_options_never_panic() {
+        let bytes = encode_options(&KeyspaceOptions::default());
+        for length in 0..bytes.len() {
+            let _ =
+                decode_options(&bytes[..length], &[], path()).map_err(|e| assert!(e.is_corruption(), "{e}"));
+        }
+    }
+}
