@@ -65,12 +65,10 @@ fn a_writer_that_is_still_copying_keeps_its_segment() {
 fn the_floor_is_always_the_start_of_a_record() {
     let (rig, fs) = Rig::new(SMALL);
     let mut starts = vec![];
-    let mut end = Lsn::ZERO;
     for n in 0..120u64 {
         let bytes = if n % 17 == 0 { 9000 } else { (n * 97 % 1500) as usize };
-        let (lsn, e) = rig.put(&n.to_le_bytes(), &value(n, bytes)).expect("room");
+        let (lsn, end) = rig.put(&n.to_le_bytes(), &value(n, bytes)).expect("room");
         starts.push(lsn);
-        end = e;
         if n % 5 == 0 {
             let wanted = starts[starts.len() - 1 - (n % 4).min(starts.len() as u64 - 1) as usize];
             rig.log.recycle_below(wanted).expect("no fault");

@@ -177,3 +177,41 @@ fn leftovers_of_a_crash_during_opening_are_cleared_away() {
     let names: Vec<_> = fs.files().iter().filter_map(|f| Some(f.file_name()?.to_str()?.to_owned())).collect();
     assert_eq!(names, ["0000000001.log", "0000000002.log", "README"]);
 }
+
+/// Story: the process dies between the store of a floor and its sync; the next session believes
+/// the floor and reuses a file below it; the power goes and takes the floor with it.
+#[test]
+fn a_floor_that_was_not_yet_durable_is_repeated_before_anything_below_it_is_touched() {
+    let (rig, fs) = Rig::new(SMALL);
+    let mut last = (Lsn::ZERO, Lsn::ZERO);
+    for n in 0..40u64 {
+        last = rig.put(&n.to_le_bytes(), &value(n, 300)).expect("room");
+    }
+    rig.log.sync_to(last.1).expect("no fault");
+    let died = Arc::new(Mutex::new(vec![]));
+    let (source, clones) = (Arc::downgrade(&fs), died.clone());
+    fs.set_hook(Some(Box::new(move |_| {
+        if let Some(fs) = source.upgrade() {
+            clones.lock().push(fs.process_crash_clone());
+        }
+    })));
+    rig.log.recycle_below(last.0).expect("no fault");
+    fs.set_hook(None);
+    assert!(!died.lock().is_empty());
+    for fs in died.lock().drain(..) {
+        let lost = Arc::new(Mutex::new(vec![]));
+        let (source, clones) = (Arc::downgrade(&fs), lost.clone());
+        fs.set_hook(Some(Box::new(move |call| {
+            if let Some(fs) = source.upgrade() {
+                clones.lock().push(fs.crash_clone(&mut |_| Keep::No));
+                clones.lock().push(fs.crash_clone_random(call.number, 0.5));
+            }
+        })));
+        drop(Rig::open(fs.clone(), SMALL).expect("no fault"));
+        fs.set_hook(None);
+        for lost in lost.lock().drain(..) {
+            let recovered = scan_with(lost, SMALL, Mode::Recover).expect("no corruption");
+            assert!(lsns(&recovered).contains(&last.0));
+        }
+    }
+}
