@@ -55,7 +55,7 @@ fn clippy() -> Result<(), String> {
     let root = tree::root();
     let strict = ["clippy", "--workspace", "--lib", "--bins", "--", "-D", "warnings"];
     show("clippy", &mut cargo(&root, &strict))?;
-    let all = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
+    let all = ["clippy", "--workspace", "--", "-D", "warnings"];
     let tests_may = ["-A", "clippy::disallowed_methods", "-A", "clippy::disallowed_types"];
     show("clippy of the tests", cargo(&root, &all).args(tests_may))
 }

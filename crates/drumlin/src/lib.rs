@@ -28,4 +28,9 @@ pub mod sync;
 pub mod table;
 pub mod version;
 
-pub use error::{Error, Result};
+pub use db::{
+    Batch, Cas, Db, Keyspace, KeyspaceStats, LevelStats, Scan, Slice, Snapshot, Stats, VerifyProgress,
+    VerifyReport,
+};
+pub use error::{Corruption, Error, Result};
+pub use options::{Compression, Durability, KeyspaceOptions, Layout, Memory, Options, WriteOptions};

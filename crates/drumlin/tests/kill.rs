@@ -10,6 +10,8 @@
 //!
 //! The store is kept from round to round, so that recoveries pile up; some rounds kill the child while it is still
 //! opening. `cargo x soak kill` runs 200 rounds (`DRUMLIN_KILL_ROUNDS`).
+
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a test is outside the engine")]
 #![cfg(any())]
 
 use std::collections::BTreeMap;

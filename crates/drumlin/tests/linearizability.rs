@@ -9,6 +9,8 @@
 //! 2. Spoiled histories are all rejected, each way of spoiling many times.
 //! 3. On small histories with random results, checker and a search over all permutations agree.
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a test is outside the engine")]
+
 mod support {
     pub mod checker;
     #[cfg(any())]

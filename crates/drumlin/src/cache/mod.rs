@@ -24,7 +24,6 @@
 //! Origin: CLOCK, and the observation of MemC3 and others that look-ups should not reorder a list.
 //!
 //! Tests: `cache/tests.rs`.
-#![allow(unsafe_code)]
 
 mod buckets;
 mod counters;

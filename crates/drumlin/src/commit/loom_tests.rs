@@ -2,11 +2,13 @@
 //!
 //! Run by `cargo x loom`. Each test names what goes wrong when its ordering is weakened.
 
+#![allow(unsafe_code)]
+
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
 
-use super::Sequencer;
+use super::{Sequencer, Stripes};
 use crate::key::Lsn;
 
 /// Draws in slot `index`, publishes into `cell` (the value is LSN + 1), commits.
@@ -120,4 +122,41 @@ fn loom_a_batch_shows_whole_or_not_at_all() {
         }
         writer.join().unwrap();
     });
+}
+
+/// A key is held by one thread at a time, by the fast way, through the overflow, or as part of the
+/// whole; its holder sees what the last one did. Fails if CROWDED is cleared while the overflow is
+/// in use, or with a Relaxed unlock.
+#[test]
+fn loom_a_key_is_held_once_and_hands_over_what_was_done() {
+    for whole in [false, true] {
+        model(3, move || {
+            let stripes = Arc::new(Stripes::default());
+            let cell = Arc::new(loom::cell::UnsafeCell::new(0u32));
+            let bump = |cell: &loom::cell::UnsafeCell<u32>| {
+                // SAFETY: under the lock of key 1; loom fails the test if two threads get here at once.
+                cell.with_mut(|c| unsafe { *c += 1 });
+            };
+            let neighbour = {
+                let stripes = stripes.clone();
+                thread::spawn(move || drop(stripes.lock(2)))
+            };
+            let rival = {
+                let (stripes, cell) = (stripes.clone(), cell.clone());
+                thread::spawn(move || {
+                    let _held = if whole { stripes.lock_all() } else { stripes.lock(1) };
+                    bump(&cell);
+                })
+            };
+            {
+                let _held = stripes.lock_many([1, 2].into_iter());
+                bump(&cell);
+            }
+            neighbour.join().unwrap();
+            rival.join().unwrap();
+            let _held = stripes.lock(1);
+            // SAFETY: under the lock of key 1.
+            assert_eq!(cell.with(|c| unsafe { *c }), 2);
+        });
+    }
 }

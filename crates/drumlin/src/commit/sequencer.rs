@@ -82,11 +82,11 @@ impl Sequencer {
     /// Draws `units` log units for the calling thread. Key locks are held by now.
     #[inline]
     pub fn begin(&self, units: u64) -> InFlight<'_> {
-        self.begin_in(self.slots.mine(), units)
+        self.begin_in(self.slots.mine(|| self.tail()), units)
     }
 
     pub(super) fn begin_in<'a>(&'a self, slot: SlotRef<'a>, units: u64) -> InFlight<'a> {
-        slot.slot.announce();
+        slot.slot.announce(self.completed_lagging());
         failpoint::hit("write::announced");
         let lsn = Lsn(self.tail.fetch_add(units, Ordering::SeqCst));
         let end = Lsn(lsn.0 + units);
@@ -95,22 +95,18 @@ impl Sequencer {
         InFlight { sequencer: self, slot, lsn, end }
     }
 
-    /// Draws everything from the tail to the next multiple of `border_units`, for the caller to
-    /// fill with a pad. `None` if the tail stands on a border.
-    pub fn begin_to_border(&self, border_units: u64) -> Option<InFlight<'_>> {
-        let slot = self.slots.mine();
-        slot.slot.announce();
+    /// Draws everything from the tail to the next multiple of `border_units` (a whole stretch if it
+    /// stands on one), for the caller to fill with a pad.
+    pub fn begin_to_border(&self, border_units: u64) -> InFlight<'_> {
+        let slot = self.slots.mine(|| self.tail());
+        slot.slot.announce(self.completed_lagging());
         let mut tail = self.tail.load(Ordering::Acquire);
         loop {
-            let end = tail.next_multiple_of(border_units);
-            if end == tail {
-                slot.slot.clear();
-                return None;
-            }
+            let end = (tail + 1).next_multiple_of(border_units);
             match self.tail.compare_exchange_weak(tail, end, Ordering::SeqCst, Ordering::Acquire) {
                 Ok(_) => {
                     slot.slot.publish(Lsn(tail), Lsn(end));
-                    return Some(InFlight { sequencer: self, slot, lsn: Lsn(tail), end: Lsn(end) });
+                    return InFlight { sequencer: self, slot, lsn: Lsn(tail), end: Lsn(end) };
                 }
                 Err(now) => tail = now,
             }
@@ -259,12 +255,14 @@ mod tests {
     #[test]
     fn a_pad_reaches_exactly_to_the_border() {
         let sequencer = Sequencer::new(Lsn(64));
-        assert!(sequencer.begin_to_border(64).is_none(), "already on a border");
         sequencer.begin(1).commit();
-        let pad = sequencer.begin_to_border(64).expect("not on a border");
+        let pad = sequencer.begin_to_border(64);
         assert_eq!((pad.lsn(), pad.end()), (Lsn(65), Lsn(128)));
         pad.commit();
-        assert_eq!(sequencer.completed(), Lsn(128));
+        let whole = sequencer.begin_to_border(64);
+        assert_eq!((whole.lsn(), whole.end()), (Lsn(128), Lsn(192)), "from a border to the next");
+        whole.commit();
+        assert_eq!(sequencer.completed(), Lsn(192));
     }
 
     /// Regression J1: a slot whose lower bound were the previous *LSN* would show a finished batch
@@ -276,7 +274,7 @@ mod tests {
         let (slot, lsn) = (batch.slot_index(), batch.lsn());
         assert!(sequencer.slots().is_in_flight(slot, lsn));
         batch.commit();
-        sequencer.slots().by_index(slot).slot.announce();
+        sequencer.slots().by_index(slot).slot.announce(Lsn::ZERO);
         assert!(!sequencer.slots().is_in_flight(slot, lsn), "the lower bound is the end of the record");
     }
 }

@@ -55,10 +55,13 @@ impl Slot {
         Slot { state: AtomicU64::new(IDLE), last_end: AtomicU64::new(0) }
     }
 
-    /// The lower bound, stored over IDLE (nobody can be parked on IDLE).
-    pub(super) fn announce(&self) {
+    /// The lower bound, stored over IDLE (nobody can be parked on IDLE): the end of the previous
+    /// record, or the completed prefix if that is higher. Nothing below P is ever drawn again, and
+    /// a thread that was idle for long, once frozen here, then holds P back by little.
+    pub(super) fn announce(&self, completed: Lsn) {
         debug_assert_eq!(self.state.load(Ordering::Relaxed), IDLE, "a slot has one write in flight");
-        self.state.store(self.last_end.load(Ordering::Relaxed), Ordering::Release);
+        let bound = self.last_end.load(Ordering::Relaxed).max(completed.0);
+        self.state.store(bound, Ordering::Release);
     }
 
     /// The exact LSN, and the end of its record for the next lower bound.
@@ -160,10 +163,12 @@ impl Slots {
     }
 
     /// The calling thread's slot; claimed at its first call. O(1).
-    pub fn mine(self: &Arc<Self>) -> SlotRef<'_> {
+    /// `tail` is asked for the tail then: whatever the thread draws will be at or above it.
+    pub fn mine(self: &Arc<Self>, tail: impl Fn() -> Lsn) -> SlotRef<'_> {
         let known = CLAIMS.with_borrow(|claims| claims.0.iter().find(|c| c.0 == self.id).map(|c| c.2));
         let index = known.unwrap_or_else(|| {
             let index = self.claim();
+            self.by_index(index).slot.last_end.fetch_max(tail().0, Ordering::Relaxed);
             CLAIMS.with_borrow_mut(|claims| {
                 claims.0.retain(|(_, slots, _)| slots.strong_count() > 0);
                 claims.0.push((self.id, Arc::downgrade(self), index));
@@ -229,14 +234,15 @@ mod tests {
         let slots = Slots::new();
         let first = std::thread::scope(|s| {
             s.spawn(|| {
-                let a = slots.mine().index();
-                assert_eq!(slots.mine().index(), a);
+                let a = slots.mine(|| Lsn::ZERO).index();
+                assert_eq!(slots.mine(|| Lsn::ZERO).index(), a);
                 a
             })
             .join()
             .expect("no panic")
         });
-        let second = std::thread::scope(|s| s.spawn(|| slots.mine().index()).join().expect("no panic"));
+        let second =
+            std::thread::scope(|s| s.spawn(|| slots.mine(|| Lsn::ZERO).index()).join().expect("no panic"));
         assert_eq!(first, second, "the slot of an ended thread is used again");
         assert_eq!(slots.count(), 1);
     }
@@ -249,7 +255,7 @@ mod tests {
             let handles: Vec<_> = (0..100)
                 .map(|_| {
                     s.spawn(|| {
-                        let index = slots.mine().index();
+                        let index = slots.mine(|| Lsn::ZERO).index();
                         barrier.wait();
                         index
                     })

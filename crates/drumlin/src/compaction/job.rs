@@ -100,7 +100,9 @@ impl Job {
             }
         }
         self.run_part(0);
-        let joined = threads.into_iter().fold(true, |all, thread| thread.join() && all);
+        // Every thread is joined, also after one that panicked.
+        let died = threads.into_iter().map(|thread| thread.join()).filter(|well| !well).count();
+        let joined = died == 0;
         let mut state = self.state.lock();
         if let Some(failure) = state.failure.take() {
             return Err(failure);

@@ -1,1 +1,265 @@
-//! (being built)
+//! The store as its users see it: opens, wires, recovers; no algorithm of its own.
+//!
+//! Place: the top layer of the engine. `open` makes a store from a directory; `write`, `lookup` and
+//! `scan` are its ways in; `background` moves data down; `superversion` is what ties them together.
+//!
+//! Concurrency: [`Db`], [`Keyspace`], [`Snapshot`] are `Clone + Send + Sync`; nothing borrows the
+//! store. The store closes when the last of them is dropped, or at [`Db::close`].
+
+mod background;
+mod batch;
+mod keyspace;
+mod lookup;
+mod open;
+mod scan;
+mod slice;
+mod snapshot;
+mod stats;
+mod store;
+mod superversion;
+mod verify;
+mod write;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+pub use batch::Batch;
+pub use keyspace::Keyspace;
+pub use scan::Scan;
+pub use slice::Slice;
+pub use snapshot::Snapshot;
+pub use stats::{KeyspaceStats, LevelStats, Stats};
+pub use verify::{VerifyProgress, VerifyReport};
+pub use write::Cas;
+
+use crate::env::Env;
+use crate::error::{Error, Result};
+use crate::options::{KeyspaceOptions, Options};
+use crate::version::{Change, KeyspaceId, VersionEdit, encode_options};
+
+use snapshot::Pinned;
+use store::Store;
+
+/// Longest keyspace name, in bytes.
+pub const KEYSPACE_NAME_BYTES_MAX: usize = 255;
+
+/// An open store.
+///
+/// ```
+/// # fn main() -> drumlin::Result<()> {
+/// # let directory = std::env::temp_dir().join(format!("drumlin-doc-db-{}", std::process::id()));
+/// let db = drumlin::Db::open(&directory, drumlin::Options::default())?;
+/// let cities = db.keyspace("cities", Default::default())?;
+/// cities.put("DE/Berlin", "3426354")?;
+/// assert_eq!(cities.get("DE/Berlin")?.as_deref(), Some(&b"3426354"[..]));
+/// for record in cities.prefix("DE/")? {
+///     let (key, value) = record?;
+///     println!("{key:?} = {value:?}");
+/// }
+/// db.close()?;
+/// # std::fs::remove_dir_all(directory).ok();
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Db {
+    pub(crate) store: Arc<Store>,
+    _closer: Arc<Closer>,
+}
+
+/// Closes the store when the last handle goes.
+struct Closer(Arc<Store>);
+
+impl Drop for Closer {
+    fn drop(&mut self) {
+        // Nobody is left to tell; the next open recovers what a failed close left.
+        let _ = close(&self.0);
+    }
+}
+
+impl std::fmt::Debug for Db {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Db({})", self.store.directory.display())
+    }
+}
+
+fn close(store: &Store) -> Result<()> {
+    if !store.mark_closed() {
+        return Ok(());
+    }
+    store.background.stop();
+    let result = match store.log.get() {
+        Some(log) => {
+            let sound = store.poisoned().is_none() && !store.sequencer.is_broken();
+            log.close(sound)
+        }
+        None => Ok(()),
+    };
+    *store.manifest.lock() = None;
+    *store.lock.lock() = None;
+    result
+}
+
+impl Db {
+    /// Opens the store in `directory`, making it if the options allow.
+    ///
+    /// Errors: `Locked` if it is open elsewhere, `NotFound`, `Unsupported` if a newer version wrote
+    /// it, `Corruption`. Takes time in proportion to the unflushed log, not to the store.
+    pub fn open(directory: impl AsRef<Path>, options: Options) -> Result<Db> {
+        Db::open_with(Env::real(), directory, options)
+    }
+
+    /// Opens a store in another environment (another file system, clock, ...).
+    pub fn open_with(env: Env, directory: impl AsRef<Path>, options: Options) -> Result<Db> {
+        let store = open::open(env, directory.as_ref(), options)?;
+        Ok(Db { _closer: Arc::new(Closer(store.clone())), store })
+    }
+
+    /// The keyspace `name`; made with `options` if it does not exist. An existing one keeps its own
+    /// options; only the comparator is compared.
+    pub fn keyspace(&self, name: &str, options: KeyspaceOptions) -> Result<Keyspace> {
+        match self.open_keyspace(name) {
+            Err(Error::NotFound { .. }) if !self.store.options.read_only => {
+                self.create_keyspace(name, options)
+            }
+            Ok(keyspace) if keyspace.options().comparator.name() != options.comparator.name() => {
+                Err(Error::invalid(format!(
+                    "keyspace {name} is ordered by {}, not by {}",
+                    keyspace.options().comparator.name(),
+                    options.comparator.name()
+                )))
+            }
+            other => other,
+        }
+    }
+
+    /// The keyspace `name`, which must exist.
+    pub fn open_keyspace(&self, name: &str) -> Result<Keyspace> {
+        self.store.check_readable()?;
+        let state = self.store.keyspaces.lock().get(name).cloned();
+        match state {
+            Some(state) => Ok(Keyspace { db: self.clone(), state }),
+            None => Err(Error::NotFound { what: "keyspace", name: name.to_string() }),
+        }
+    }
+
+    fn create_keyspace(&self, name: &str, options: KeyspaceOptions) -> Result<Keyspace> {
+        options.validate()?;
+        if name.is_empty() || name.len() > KEYSPACE_NAME_BYTES_MAX || name.chars().any(char::is_control) {
+            return Err(Error::invalid(format!(
+                "a keyspace name has 1 to {KEYSPACE_NAME_BYTES_MAX} bytes and no control characters: {name:?}"
+            )));
+        }
+        let store = &self.store;
+        let mut keyspaces = store.keyspaces.lock();
+        if let Some(state) = keyspaces.get(name) {
+            return Ok(Keyspace { db: self.clone(), state: state.clone() });
+        }
+        let id = KeyspaceId(store.next_keyspace_id.fetch_add(1, Ordering::Relaxed) as u32);
+        let edit = VersionEdit::new()
+            .with(Change::CreateKeyspace { id, name: name.to_string(), options: encode_options(&options) })
+            .with(Change::NextKeyspaceId(id.0 + 1));
+        open::append(store, &edit)?;
+        let state = Arc::new(open::new_keyspace(store, id, name, options));
+        let mut next = (**keyspaces).clone();
+        next.insert(name.to_string(), state.clone());
+        *keyspaces = Arc::new(next);
+        Ok(Keyspace { db: self.clone(), state })
+    }
+
+    /// Drops the keyspace `name` with everything in it. Its handles answer `Closed` from then on.
+    pub fn drop_keyspace(&self, name: &str) -> Result<()> {
+        let store = &self.store;
+        if store.options.read_only {
+            return Err(Error::ReadOnly { op: "drop_keyspace" });
+        }
+        store.check_readable()?;
+        let mut keyspaces = store.keyspaces.lock();
+        let Some(state) = keyspaces.get(name).cloned() else {
+            return Err(Error::NotFound { what: "keyspace", name: name.to_string() });
+        };
+        open::append(store, &VersionEdit::new().with(Change::DropKeyspace { id: state.id }))?;
+        state.dropped.store(true, Ordering::Release);
+        let mut next = (**keyspaces).clone();
+        next.remove(name);
+        *keyspaces = Arc::new(next);
+        drop(keyspaces);
+        // A job that installs checks `dropped` under the manifest's lock, so no table comes after this.
+        let _manifest = store.manifest.lock();
+        let guard = crossbeam_epoch::pin();
+        for table in state.current.load(&guard).levels.tables() {
+            table.mark_obsolete();
+        }
+        Ok(())
+    }
+
+    /// Names of all keyspaces, sorted.
+    pub fn keyspaces(&self) -> Vec<String> {
+        self.store.keyspaces.lock().keys().cloned().collect()
+    }
+
+    /// An empty batch.
+    pub fn batch(&self) -> Batch {
+        Batch::new(self.clone())
+    }
+
+    /// A linearizable snapshot of all keyspaces: it contains every write acknowledged before the
+    /// call. Waits for the writes in flight (about a microsecond).
+    pub fn snapshot(&self) -> Result<Snapshot> {
+        self.store.check_readable()?;
+        let registration = self.store.sequencer.snapshot()?;
+        Ok(Snapshot::new(Pinned::new(self.clone(), registration)))
+    }
+
+    /// A serializable snapshot that waits for nobody. It is consistent, but may miss writes
+    /// acknowledged a moment ago, this thread's own included.
+    pub fn snapshot_recent(&self) -> Result<Snapshot> {
+        self.store.check_readable()?;
+        let registration = self.store.sequencer.snapshot_recent();
+        Ok(Snapshot::new(Pinned::new(self.clone(), registration)))
+    }
+
+    /// Makes every write acknowledged so far survive a power loss.
+    pub fn persist(&self) -> Result<()> {
+        let tail = self.store.sequencer.tail();
+        self.store.log()?.sync_to(tail).inspect_err(|error| self.store.poison(error))
+    }
+
+    /// Writes all memtables to tables. Long work.
+    pub fn flush(&self) -> Result<()> {
+        self.store.flush(None)
+    }
+
+    /// Flushes and merges every keyspace to its deepest level. Long work.
+    pub fn compact(&self) -> Result<()> {
+        let keyspaces = self.store.keyspaces.lock().clone();
+        keyspaces.values().try_for_each(|keyspace| self.store.compact_keyspace(keyspace))
+    }
+
+    /// Waits until no flush or compaction is running or due.
+    pub fn wait_for_idle(&self) -> Result<()> {
+        self.store.background.wait_until(&self.store, || self.store.background.is_idle(&self.store))
+    }
+
+    /// Reads every byte of every table and checks it. Long work; reports as it goes.
+    pub fn verify(&self, on_progress: &mut dyn FnMut(&VerifyProgress)) -> Result<VerifyReport> {
+        verify::verify(&self.store, on_progress)
+    }
+
+    /// What the store holds and does, in figures.
+    pub fn stats(&self) -> Stats {
+        stats::collect(&self.store)
+    }
+
+    /// The shape of the tree, drawn in text.
+    pub fn shape(&self) -> String {
+        stats::shape(&self.store)
+    }
+
+    /// Stops background work, writes the clean-close mark and gives the lock back. Other handles
+    /// answer `Closed` from then on.
+    pub fn close(self) -> Result<()> {
+        close(&self.store)
+    }
+}

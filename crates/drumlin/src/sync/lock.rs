@@ -2,7 +2,45 @@
 
 #[cfg(not(loom))]
 mod imp {
-    pub use parking_lot::{Condvar, Mutex, MutexGuard};
+    use std::time::Duration;
+
+    pub use parking_lot::{Mutex, MutexGuard};
+
+    /// A condition variable.
+    #[derive(Default)]
+    pub struct Condvar(parking_lot::Condvar);
+
+    impl Condvar {
+        /// Nobody waits.
+        pub const fn new() -> Self {
+            Self(parking_lot::Condvar::new())
+        }
+        /// Wakes all who wait.
+        pub fn notify_all(&self) -> usize {
+            self.0.notify_all()
+        }
+        /// Wakes one who waits.
+        pub fn notify_one(&self) -> bool {
+            self.0.notify_one()
+        }
+        /// Gives the lock up, waits, takes it again.
+        pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
+            self.0.wait(guard);
+        }
+        /// As `wait`, for at most `time`. True if the time ran out.
+        pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, time: Duration) -> bool {
+            self.0.wait_for(guard, time).timed_out()
+        }
+        /// As `wait`, for a guard of `mutex`; works under the model checker too.
+        pub fn wait_on<'a, T>(
+            &self,
+            _mutex: &'a Mutex<T>,
+            mut guard: MutexGuard<'a, T>,
+        ) -> MutexGuard<'a, T> {
+            self.0.wait(&mut guard);
+            guard
+        }
+    }
 }
 
 #[cfg(loom)]
@@ -29,7 +67,7 @@ mod imp {
         }
     }
 
-    /// The interface of `parking_lot::Condvar`; nothing model-checked waits on one.
+    /// The condition variable under the model checker: waiting is yielding.
     #[derive(Default)]
     pub struct Condvar;
 
@@ -46,9 +84,20 @@ mod imp {
         pub fn notify_one(&self) -> bool {
             false
         }
-        /// Gives the lock up and takes it again.
+        /// Yields, the lock held: nothing model-checked waits this way.
         pub fn wait<T>(&self, _guard: &mut MutexGuard<'_, T>) {
             loom::thread::yield_now();
+        }
+        /// As `wait`.
+        pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, _time: std::time::Duration) -> bool {
+            self.wait(guard);
+            true
+        }
+        /// Gives the lock up, yields, takes it again.
+        pub fn wait_on<'a, T>(&self, mutex: &'a Mutex<T>, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+            drop(guard);
+            loom::thread::yield_now();
+            mutex.lock()
         }
     }
 }

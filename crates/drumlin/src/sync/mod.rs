@@ -20,6 +20,6 @@ mod lock;
 mod park;
 
 pub use lock::{Condvar, Mutex, MutexGuard};
-pub use park::{park_until, wake_all};
+pub use park::{park_until, spin_until, wake_all};
 
 pub use crossbeam_utils::CachePadded;

@@ -4,6 +4,20 @@
 //! then parks while the word still shows the flag; whoever changes the word swaps it and, if the
 //! flag was set, wakes the address. The queue's own lock closes the gap between check and sleep.
 
+/// Checks `done` a few dozen times, for what is over in nanoseconds; the caller then parks.
+pub fn spin_until(done: impl Fn() -> bool) {
+    for _ in 0..40 {
+        if done() {
+            return;
+        }
+        #[cfg(not(loom))]
+        #[allow(clippy::disallowed_methods, reason = "the one place that spins")]
+        std::hint::spin_loop();
+        #[cfg(loom)]
+        return;
+    }
+}
+
 /// Parks the calling thread at `address` while `still()` holds when checked under the queue's
 /// lock. Returns when woken, or at once if `still()` is false. The caller checks its condition
 /// again: a wake may be spurious.

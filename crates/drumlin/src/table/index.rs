@@ -197,7 +197,8 @@ impl<'a> Index<'a> {
             |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
         let (count, flags, prefix_bytes) = (word(0) as usize, word(4), word(16) as usize);
         let base = u64::from(word(8)) | u64::from(word(12)) << 32;
-        if count == 0 || flags & !(HEADS | LSNS) != 0 || word(20) != 0 {
+        let prefix_allowed = flags & HEADS != 0 || prefix_bytes == 0;
+        if count == 0 || flags & !(HEADS | LSNS) != 0 || word(20) != 0 || !prefix_allowed {
             return Err(Malformed);
         }
         let mut rest = rest;
@@ -216,6 +217,9 @@ impl<'a> Index<'a> {
 
     /// Checks what `parse` does not: that offsets ascend, keys are in order and heads are theirs. O(count).
     pub(super) fn validate(&self, order: Order<'_>) -> Result<(), Malformed> {
+        if self.heads.is_some() != matches!(order, Order::Bytewise) {
+            return Err(Malformed);
+        }
         let mut end = self.base;
         let mut key_end = 0;
         for n in 0..self.len() {
@@ -230,7 +234,8 @@ impl<'a> Index<'a> {
             }
             if let Some(before) = n.checked_sub(1) {
                 let before = self.fence(before)?;
-                let ordering = order.compare(&before.key(), &fence.key());
+                // The common prefix, if there is one, says nothing about the order of bytes.
+                let ordering = order.compare(before.rest, fence.rest);
                 if ordering.then_with(|| fence.lsn.cmp(&before.lsn)).is_ge() {
                     return Err(Malformed);
                 }

@@ -18,7 +18,7 @@ use crate::env::FileSystem;
 use crate::error::{Error, Result};
 use crate::iter::Tombstones;
 use crate::key::{Kind, Lsn};
-use crate::table::block::{Block, Order, shared_prefix};
+use crate::table::block::{Block, Order};
 use crate::table::footer::FOOTER_BYTES;
 use crate::table::frame;
 use crate::table::handle::known_kind;
@@ -37,7 +37,12 @@ struct Check<'a> {
     stored: Vec<u8>,
     block: Vec<u8>,
     seen: TableMeta,
-    last: Option<(Vec<u8>, Lsn)>,
+    /// The last entry, and the entry before while one is being checked.
+    last_key: Vec<u8>,
+    last_lsn: Lsn,
+    key: Vec<u8>,
+    /// The fence of the block before: everything else lies behind it.
+    floor: Option<(Vec<u8>, Lsn)>,
 }
 
 /// Checks the table at `path` against `meta`.
@@ -58,7 +63,10 @@ pub(super) fn verify(
         stored: Vec::new(),
         block: Vec::new(),
         seen: TableMeta { min_lsn: Lsn::MAX, ..TableMeta::default() },
-        last: None,
+        last_key: Vec::new(),
+        last_lsn: Lsn::MAX,
+        key: Vec::new(),
+        floor: None,
     };
     check.data()?;
     check.parts()?;
@@ -135,46 +143,50 @@ impl Check<'_> {
         let fence_key = fence.key();
         let block = Block::parse(block).map_err(&malformed)?;
         let (mut at, mut restart) = (0, 0);
-        let mut key: Vec<u8> = Vec::new();
         while at < block.entry_bytes() {
             let entry = block.entry(at).map_err(&malformed)?;
             let whole = at == block.restart(restart);
-            let before = self.last.take();
+            restart += usize::from(whole);
             // Within an interval `shared` is as long as can be.
-            let longest = before.as_ref().map_or(0, |before| {
-                let own = [key.get(..entry.shared).unwrap_or_default(), entry.suffix].concat();
-                shared_prefix(&before.0, &own)
-            });
-            if (whole && entry.shared != 0) || (!whole && entry.shared != longest) {
+            let last = self.last_key.get(entry.shared..);
+            let longest = last.is_some_and(|rest| rest.is_empty() || rest.first() != entry.suffix.first());
+            if if whole { entry.shared != 0 } else { !longest } {
                 return Err(wrong("an entry's shared prefix is not what the format asks for"));
             }
-            restart += usize::from(whole);
-            key.truncate(entry.shared);
-            key.extend_from_slice(entry.suffix);
-            if let Some((last_key, last_lsn)) = &before
-                && order.compare(last_key, &key).then_with(|| entry.lsn.cmp(last_lsn)).is_ge()
-            {
+            self.key.clear();
+            self.key.extend_from_slice(&self.last_key[..entry.shared]);
+            self.key.extend_from_slice(entry.suffix);
+            let key = &self.key;
+            let is_behind = |(other, lsn): (&[u8], Lsn)| {
+                order.compare(other, key).then_with(|| entry.lsn.cmp(&lsn)).is_lt()
+            };
+            if self.seen.entries != 0 && !is_behind((&self.last_key, self.last_lsn)) {
                 return Err(wrong("entries are not in order"));
             }
-            if order.compare(&key, &fence_key).then_with(|| fence.lsn.cmp(&entry.lsn)).is_gt() {
+            if self.floor.as_ref().is_some_and(|(floor, lsn)| !is_behind((floor, *lsn))) {
+                return Err(wrong("an entry lies before the fence of the block before"));
+            }
+            if is_behind((&fence_key, fence.lsn)) {
                 return Err(wrong("an entry lies behind its block's fence"));
             }
-            if !resident.may_contain(self.options.hasher.hash(&key)) {
+            if !resident.may_contain(self.options.hasher.hash(key)) {
                 return Err(wrong("the filter denies a key of the table"));
             }
             let kind = known_kind(entry.kind, resident, place)?;
             let seen = &mut self.seen;
             if seen.entries == 0 {
-                seen.smallest.clone_from(&key);
+                seen.smallest.clone_from(key);
             }
             seen.entries += 1;
             seen.deletes += u64::from(kind == Some(Kind::Delete));
             seen.raw_bytes += (key.len() + entry.value.len()) as u64;
             seen.min_lsn = seen.min_lsn.min(entry.lsn);
             seen.max_lsn = seen.max_lsn.max(entry.lsn);
-            self.last = Some((key.clone(), entry.lsn));
+            std::mem::swap(&mut self.last_key, &mut self.key);
+            self.last_lsn = entry.lsn;
             at = entry.next;
         }
+        self.floor = Some((fence_key, fence.lsn));
         if restart == block.restarts() {
             Ok(())
         } else {
@@ -211,9 +223,7 @@ impl Check<'_> {
 
     /// Counts, bounds and the content hash.
     fn compare(mut self, path: &Path, meta: &TableMeta) -> Result<()> {
-        if let Some((key, _)) = self.last.take() {
-            self.seen.largest = key;
-        }
+        self.seen.largest = std::mem::take(&mut self.last_key);
         let tombstones: &Tombstones = &self.resident.tombstones;
         let contents = &self.resident.properties.contents;
         let comparator = &*self.options.comparator;

@@ -1,9 +1,14 @@
 //! The cursor over one deeper level: its tables one after the other, each opened when reached.
 //!
 //! Place: a child of the merge of a scan or a compaction.
-//! Invariant: the tables are sorted and do not overlap, so one table cursor is open at a time, and
-//! leaving a table at its end means entering the next non-empty one.
-//! Concurrency: owned by one thread; `Send`.
+//!
+//! Invariants:
+//! 1. The tables are sorted and do not overlap, so one table cursor is open at a time, and leaving a
+//!    table at its end means entering the next that has an entry.
+//! 2. After an error the cursor is off and may seek again, as a table's cursor.
+//! 3. A table is not opened before the cursor enters it.
+//!
+//! Concurrency: owned by one thread; `Send`. Tests: `levels_tests`.
 
 use std::sync::Arc;
 
@@ -15,7 +20,7 @@ use crate::table::{CursorOptions, TableCursor, TableHandle};
 /// Walks the tables of one level in key order.
 pub struct LevelCursor {
     comparator: ComparatorRef,
-    tables: Vec<Arc<TableHandle>>,
+    tables: Arc<[Arc<TableHandle>]>,
     options: CursorOptions,
     /// The table the cursor is in, by index, and its cursor.
     current: Option<(usize, TableCursor)>,
@@ -25,10 +30,10 @@ impl LevelCursor {
     /// A cursor over `tables`, sorted and disjoint. No I/O until it is moved.
     pub fn new(
         comparator: ComparatorRef,
-        tables: Vec<Arc<TableHandle>>,
+        tables: impl Into<Arc<[Arc<TableHandle>]>>,
         options: CursorOptions,
     ) -> LevelCursor {
-        LevelCursor { comparator, tables, options, current: None }
+        LevelCursor { comparator, tables: tables.into(), options, current: None }
     }
 
     fn enter(&mut self, index: usize) -> &mut TableCursor {

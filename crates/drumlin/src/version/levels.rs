@@ -9,7 +9,14 @@
 //!    two tables of a level.
 //! 3. A version in a level is newer than those of its key in the levels below.
 //!
-//! Complexity: get O(level 0 + levels x log tables); `apply` O(tables).
+//! So the first table that has an answer, in this order, has the newest. Within a table points and
+//! range tombstones are compared by LSN; at the same LSN the point wins, since a range tombstone
+//! hides what is older than itself.
+//!
+//! Concurrency: values; a level is shared by every `Levels` and cursor that has not changed it, so
+//! that a scan or an edit costs a counted reference per level, not per table.
+//! Complexity: get O(level 0 + levels x log tables); `apply` O(tables of the levels it touches).
+//! Tests: `levels_tests`.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -21,33 +28,45 @@ use crate::key::{Comparator, ComparatorRef, Kind, Lsn};
 use crate::table::{CursorOptions, TableHandle, TableId, Version};
 
 use super::level_cursor::LevelCursor;
+use super::state::Misfit;
+
+/// The tables of one level, in the order of the invariants.
+type Level = Arc<[Arc<TableHandle>]>;
 
 /// The tables of one keyspace, by level.
 #[derive(Clone, Default)]
 pub struct Levels {
-    levels: Vec<Vec<Arc<TableHandle>>>,
+    /// The last one is not empty.
+    levels: Vec<Level>,
 }
 
 impl Levels {
-    /// Sorts `levels` as the invariants ask. Deeper levels must not overlap.
-    pub fn new(comparator: &dyn Comparator, mut levels: Vec<Vec<Arc<TableHandle>>>) -> Levels {
-        while levels.last().is_some_and(Vec::is_empty) {
+    /// Sorts `levels` as the invariants ask. Deeper levels must not overlap; see [`Levels::check`].
+    pub fn new(comparator: &dyn Comparator, levels: Vec<Vec<Arc<TableHandle>>>) -> Levels {
+        let sorted = |(number, tables)| sorted(comparator, number, tables);
+        Levels::trimmed(levels.into_iter().enumerate().map(sorted).collect())
+    }
+
+    fn trimmed(mut levels: Vec<Level>) -> Levels {
+        while levels.last().is_some_and(|tables| tables.is_empty()) {
             levels.pop();
         }
-        for (number, tables) in levels.iter_mut().enumerate() {
-            if number == 0 {
-                tables.sort_by_key(|t| std::cmp::Reverse((t.meta().max_lsn, t.meta().id)));
-            } else {
-                tables.sort_by(|a, b| comparator.compare(&a.meta().smallest, &b.meta().smallest));
-                debug_assert!(
-                    tables
-                        .windows(2)
-                        .all(|pair| pair[0].meta().ends_before(comparator, &pair[1].meta().smallest)),
-                    "tables of level {number} overlap"
-                );
+        Levels { levels }
+    }
+
+    /// Says which tables of a deeper level overlap, if any do: reads would miss keys. A store that
+    /// was never damaged by a program of another version cannot have them. O(tables).
+    pub fn check(&self, comparator: &dyn Comparator) -> Result<(), Misfit> {
+        for (number, tables) in self.levels.iter().enumerate().skip(1) {
+            for pair in tables.windows(2) {
+                let (a, b) = (pair[0].meta(), pair[1].meta());
+                if !a.ends_before(comparator, &b.smallest) {
+                    let what = format!("tables {:08} and {:08} of level {number} overlap", a.id.0, b.id.0);
+                    return Err(Misfit(what));
+                }
             }
         }
-        Levels { levels }
+        Ok(())
     }
 
     /// Levels in use.
@@ -57,12 +76,12 @@ impl Levels {
 
     /// The tables of one level; none beyond `depth`.
     pub fn level(&self, level: usize) -> &[Arc<TableHandle>] {
-        self.levels.get(level).map_or(&[], Vec::as_slice)
+        self.levels.get(level).map_or(&[], |tables| tables)
     }
 
     /// Every table, from level 0 down.
     pub fn tables(&self) -> impl Iterator<Item = &Arc<TableHandle>> + '_ {
-        self.levels.iter().flatten()
+        self.levels.iter().flat_map(|tables| tables.iter())
     }
 
     /// Bytes of a level's files.
@@ -95,15 +114,31 @@ impl Levels {
         Ok(None)
     }
 
-    /// One cursor per table of level 0, newest first, and one per deeper level.
+    /// One cursor per table of level 0, newest first, and one per deeper level, for scans.
     pub fn cursors(&self, comparator: &ComparatorRef) -> Vec<Box<dyn Cursor>> {
+        self.cursors_in(comparator, None, None, CursorOptions::default())
+    }
+
+    /// As [`Levels::cursors`], without the tables that have no key from `start` to `end` (both
+    /// inclusive; `None` is unbounded). The cursors may still walk beyond the range. No I/O.
+    pub fn cursors_in(
+        &self,
+        comparator: &ComparatorRef,
+        start: Option<&[u8]>,
+        end: Option<&[u8]>,
+        options: CursorOptions,
+    ) -> Vec<Box<dyn Cursor>> {
         let mut cursors: Vec<Box<dyn Cursor>> = Vec::with_capacity(self.level(0).len() + self.depth());
-        for table in self.level(0) {
-            cursors.push(Box::new(table.cursor(CursorOptions::default())));
+        for table in self.level(0).iter().filter(|t| t.meta().overlaps(&**comparator, start, end, true)) {
+            cursors.push(Box::new(table.cursor(options)));
         }
-        for tables in self.levels.iter().skip(1).filter(|tables| !tables.is_empty()) {
-            let level = LevelCursor::new(comparator.clone(), tables.clone(), CursorOptions::default());
-            cursors.push(Box::new(level));
+        for tables in self.levels.iter().skip(1) {
+            let first = start.map_or(0, |start| {
+                tables.partition_point(|table| table.meta().ends_before(&**comparator, start))
+            });
+            if tables.get(first).is_some_and(|t| t.meta().overlaps(&**comparator, start, end, true)) {
+                cursors.push(Box::new(LevelCursor::new(comparator.clone(), Arc::clone(tables), options)));
+            }
         }
         cursors
     }
@@ -132,17 +167,32 @@ impl Levels {
         removed: &[(u32, TableId)],
     ) -> Levels {
         let gone: HashSet<(u32, TableId)> = removed.iter().copied().collect();
-        let deepest = added.iter().map(|(level, _)| *level as usize + 1).max().unwrap_or(0);
-        let mut levels: Vec<Vec<Arc<TableHandle>>> = self.levels.clone();
-        levels.resize_with(levels.len().max(deepest), Vec::new);
-        for (number, tables) in levels.iter_mut().enumerate() {
-            tables.retain(|t| !gone.contains(&(number as u32, t.meta().id)));
-        }
-        for (level, table) in added {
-            levels[*level as usize].push(table.clone());
-        }
-        Levels::new(comparator, levels)
+        let touched: HashSet<u32> =
+            added.iter().map(|(level, _)| *level).chain(removed.iter().map(|(level, _)| *level)).collect();
+        let deepest = touched.iter().map(|&level| level as usize + 1).max().unwrap_or(0);
+        let levels = (0..self.depth().max(deepest)).map(|number| {
+            let level = number as u32;
+            if !touched.contains(&level) {
+                return self.levels.get(number).cloned().unwrap_or_default();
+            }
+            let stays = self.level(number).iter().filter(|t| !gone.contains(&(level, t.meta().id)));
+            let comes = added.iter().filter(|(to, _)| *to == level).map(|(_, table)| table);
+            sorted(comparator, number, stays.chain(comes).cloned().collect())
+        });
+        let next = Levels::trimmed(levels.collect());
+        debug_assert_eq!(next.check(comparator), Ok(()));
+        next
     }
+}
+
+/// One level in the order of the invariants.
+fn sorted(comparator: &dyn Comparator, level: usize, mut tables: Vec<Arc<TableHandle>>) -> Level {
+    if level == 0 {
+        tables.sort_by_key(|t| std::cmp::Reverse((t.meta().max_lsn, t.meta().id)));
+    } else {
+        tables.sort_by(|a, b| comparator.compare(&a.meta().smallest, &b.meta().smallest));
+    }
+    tables.into()
 }
 
 fn get_in(
@@ -163,19 +213,15 @@ fn get_in(
 }
 
 impl fmt::Display for Levels {
+    /// One line per level: its tables with their bounds.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (number, tables) in self.levels.iter().enumerate() {
             write!(f, "L{number}:")?;
-            for table in tables {
+            for table in tables.iter() {
                 let meta = table.meta();
                 let close = if meta.largest_exclusive { ')' } else { ']' };
-                write!(
-                    f,
-                    " {}[{}..{}{close}",
-                    meta.id.0,
-                    meta.smallest.escape_ascii(),
-                    meta.largest.escape_ascii()
-                )?;
+                let (smallest, largest) = (meta.smallest.escape_ascii(), meta.largest.escape_ascii());
+                write!(f, " {}[{smallest}..{largest}{close}", meta.id.0)?;
             }
             writeln!(f)?;
         }

@@ -357,12 +357,18 @@ fn nameable(directory: &Path) -> &Path {
 }
 
 /// Makes the names of `directory` and of the directories above it durable. One that may not be read
-/// or written was not made by us.
+/// or written was not made by us, and one that knows no sync cannot do better.
 fn sync_ancestors(fs: &dyn FileSystem, directory: &Path) -> Result<()> {
     for parent in directory.ancestors().skip(1) {
         match fs.sync_dir(nameable(parent)) {
             Err(Error::Io { source, .. })
-                if matches!(source.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem) => {}
+                if matches!(
+                    source.kind(),
+                    ErrorKind::PermissionDenied
+                        | ErrorKind::ReadOnlyFilesystem
+                        | ErrorKind::InvalidInput
+                        | ErrorKind::Unsupported
+                ) => {}
             other => other?,
         }
     }

@@ -435,6 +435,29 @@ fn a_missing_file_is_corruption_and_never_a_new_store() {
 }
 
 #[test]
+fn any_trace_of_use_without_a_current_is_a_lost_store() {
+    let table_name = crate::table::file_name(TableId(7), 1 << 100);
+    for trace in ["log/0000000000.log", &table_name, "MANIFEST-000002", "MANIFEST-1234567"] {
+        let fs = MemFs::new();
+        fs.set_contents(dir().join(trace), b"x").unwrap();
+        for result in [load_state(&fs).map(drop), Manifest::create(&env(&fs), dir(), identity()).map(drop)] {
+            match result {
+                Err(Error::Corruption(c)) => assert_eq!(c.path, dir().join("CURRENT")),
+                other => panic!("{trace}: {other:?}"),
+            }
+        }
+    }
+    let left_by_a_creation = ["LOCK", "STORE", "CURRENT.tmp", "MANIFEST-000001", "log/readme", "MANIFEST-x"];
+    let fs = MemFs::new();
+    for name in left_by_a_creation {
+        fs.set_contents(dir().join(name), b"x").unwrap();
+    }
+    assert!(matches!(load_state(&fs), Err(Error::NotFound { .. })));
+    Manifest::create(&env(&fs), dir(), identity()).unwrap();
+    assert_same(&load_state(&fs).unwrap(), &StoreState::default(), "created");
+}
+
+#[test]
 fn reading_writes_nothing() {
     let fs = MemFs::new();
     let missing = Manifest::load(&*fs, dir());
@@ -627,4 +650,54 @@ fn stores_of_other_files_are_left_alone() {
     for path in &theirs {
         assert_eq!(fs.contents(path).unwrap(), b"mine");
     }
+}
+
+#[test]
+fn directories_above_that_may_not_be_synced_do_not_stop_a_creation() {
+    for (kind, may) in [(ErrorKind::PermissionDenied, true), (ErrorKind::Other, false)] {
+        let fs = FaultyFs::new(MemFs::new());
+        fs.fail_when(move |call| {
+            (call.operation == crate::env::Operation::SyncDir && call.path == Path::new("/"))
+                .then_some(Fault::Error(kind))
+        });
+        assert_eq!(Manifest::create(&env(&fs), dir(), identity()).is_ok(), may, "{kind}");
+    }
+}
+
+/// A directory of its own on the real file system, removed at the end.
+struct RealDirectory(PathBuf);
+
+impl Drop for RealDirectory {
+    #[allow(clippy::disallowed_methods)]
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn a_store_on_the_real_file_system_is_made_opened_and_refused_as_in_memory() {
+    let root = RealDirectory(std::env::temp_dir().join(format!("drumlin-manifest-{}", std::process::id())));
+    let real = Env::real();
+    let dir = root.0.join("made/on/the/way");
+    assert!(matches!(Manifest::load(&*real.fs, &dir), Err(Error::NotFound { .. })));
+    let edits = edits(12, 900);
+    let mut manifest = Manifest::create(&real, &dir, identity()).unwrap();
+    for edit in &edits[..6] {
+        manifest.append(edit).unwrap();
+    }
+    drop(manifest);
+    let (mut manifest, found, state) = Manifest::open(&real, &dir).unwrap();
+    assert_eq!(found, identity());
+    assert_same(&state, &states(&edits)[6], "opened");
+    for edit in &edits[6..] {
+        manifest.append(edit).unwrap();
+    }
+    drop(manifest);
+    let (_, state, info) = Manifest::load(&*real.fs, &dir).unwrap();
+    assert_same(&state, states(&edits).last().unwrap(), "at last");
+    assert_eq!((info.number, info.torn), (2, None));
+    assert_eq!(real.fs.list(&dir).unwrap().len(), 3, "STORE, CURRENT, a manifest");
+    assert!(matches!(Manifest::create(&real, &dir, identity()), Err(Error::InvalidArgument(_))));
+    real.fs.remove(&info.path).unwrap();
+    assert!(Manifest::load(&*real.fs, &dir).is_err_and(|e| e.is_corruption()));
 }

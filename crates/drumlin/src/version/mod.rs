@@ -15,10 +15,14 @@
 
 mod edit;
 mod fields;
+#[cfg(test)]
+mod fixture_tests;
 mod identity;
 mod journal;
 mod level_cursor;
 mod levels;
+#[cfg(test)]
+mod levels_tests;
 mod manifest;
 #[cfg(test)]
 mod manifest_tests;

@@ -5,7 +5,8 @@ use std::cmp::Ordering;
 use super::*;
 use crate::iter::{Cursor, RangeTombstone};
 use crate::key::Comparator;
-use crate::table::frame::{FrameEncoder, TRAILER_BYTES};
+use crate::table::frame::FrameEncoder;
+use crate::table::index::{IndexBuilder, Place};
 
 /// A small table that has every part: several blocks, index leaves, a filter, range tombstones.
 fn table(options: &TableOptions) -> (Arc<MemFs>, TableMeta, Vec<Row>, Tombstones) {
@@ -228,20 +229,58 @@ fn verify_finds_disorder_that_every_checksum_approves() {
     }
 }
 
+/// The table with the block at `place` replaced by one of the same length, every checksum right.
+fn doctored(
+    fs: &Arc<MemFs>,
+    meta: &TableMeta,
+    options: &TableOptions,
+    place: Place,
+    block: &[u8],
+) -> Arc<TableHandle> {
+    let mut bytes = fs.contents(open(fs, meta, options, 0).path()).expect("there");
+    let frame = FrameEncoder::encode_raw(block, meta.seed, place.offset);
+    assert_eq!(frame.bytes() as u64, place.bytes);
+    bytes.splice(place.offset as usize..place.end() as usize, [frame.body, &frame.trailer].concat());
+    let meta = TableMeta { content_hash: xxhash_rust::xxh3::xxh3_128(&bytes), ..meta.clone() };
+    let table = open(fs, &meta, options, 0);
+    fs.set_contents(table.path(), &bytes).expect("sets");
+    table
+}
+
 #[test]
 fn verify_finds_a_filter_that_lacks_a_key() {
     let (fs, meta, ..) = table(&options());
-    let sound = open(&fs, &meta, &options(), 0);
-    let mut bytes = fs.contents(sound.path()).expect("there");
-    let place = sound.resident().expect("opens").properties.filter.expect("has one");
-    let (start, end) = (place.offset as usize, place.end() as usize);
-    let mut filter = bytes[start..end - TRAILER_BYTES].to_vec();
+    let sound = open(&fs, &meta, &options(), 0).resident().expect("opens");
+    let place = sound.properties.filter.expect("has one");
+    let mut filter = sound.read(place).expect("sound").to_vec();
     filter[8..72].fill(0);
-    let frame = FrameEncoder::encode_raw(&filter, meta.seed, place.offset);
-    bytes.splice(start..end, [frame.body, &frame.trailer].concat());
-    let meta = TableMeta { content_hash: xxhash_rust::xxh3::xxh3_128(&bytes), ..meta };
-    let table = open(&fs, &meta, &options(), 0);
-    fs.set_contents(table.path(), &bytes).expect("sets");
+    let table = doctored(&fs, &meta, &options(), place, &filter);
     let problem = table.verify(&mut |_| ()).expect_err("found");
     assert!(problem.is_corruption() && problem.to_string().contains("filter"), "{problem}");
+}
+
+#[test]
+fn verify_finds_a_fence_that_claims_a_key_of_the_next_block_or_leaves_one_out() {
+    let options = TableOptions { compression: Compression::None, ..options() };
+    let rows: Vec<Row> = (0..300).map(|n| row(&format!("key{n:03}"), 10, Some("value value"))).collect();
+    let fs = fs();
+    let meta = write(&fs, 1, &options, &rows, Tombstones::EMPTY).expect("writes");
+    let sound = open(&fs, &meta, &options, 0).resident().expect("opens");
+    let root = sound.root().expect("has one");
+    for step in [1, -1i32] {
+        // A fence of full length, moved by one key.
+        let at = (0..root.len()).find(|&n| root.fence(n).expect("right").key().len() == 6).expect("one");
+        let mut builder = IndexBuilder::new(true, 0);
+        for n in 0..root.len() {
+            let mut key = root.fence(n).expect("right").key();
+            if n == at {
+                key[5] = key[5].checked_add_signed(step as i8).expect("a digit");
+            }
+            builder.add(&key, Lsn::ZERO, root.place(n).expect("right").end());
+        }
+        let table =
+            doctored(&fs, &meta, &options, sound.properties.index.expect("has one"), &builder.finish());
+        let problem = table.verify(&mut |_| ()).expect_err("found");
+        assert!(problem.is_corruption() && problem.to_string().contains("fence"), "{problem}");
+    }
 }

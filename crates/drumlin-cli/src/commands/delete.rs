@@ -1,0 +1,22 @@
+//! `delete KEY`: the key is absent afterwards, whether it was there or not.
+//!
+//! 1. Creates neither store nor keyspace: deleting in what is not there is a mistake.
+//! 2. Prints nothing; with `--json`, `{"ok":true}`.
+
+use std::ffi::OsStr;
+
+use crate::args::{self, Args};
+use crate::failure::Result;
+use crate::open;
+use crate::output::Output;
+
+pub fn run(args: &Args, key: &OsStr) -> Result<()> {
+    let db = open::change(args)?;
+    let deleted = db.open_keyspace(args.keyspace()).and_then(|keyspace| keyspace.delete(args::bytes(key)));
+    open::close_after(db, deleted.map_err(Into::into))?;
+    let mut out = Output::new();
+    if args.json {
+        out.line(r#"{"ok":true}"#)?;
+    }
+    out.finish()
+}

@@ -1,0 +1,165 @@
+//! `load FILE|-`: the command around the loader: its input, its words, its exit code.
+//!
+//! 1. The input and its key column are looked at before a store is made.
+//! 2. `{"durable":N}` is a whole line, flushed, printed only after N records are acknowledged; the last
+//!    one stands however the load ends.
+//! 3. A bad line stops the load (exit 1); with `--skip-bad` it is counted, and the first few are reported.
+//! 4. If the reader of these lines goes away, the load goes on: it was asked to load, the lines are extra.
+//!
+//! Tests: `tests/load.rs`, `tests/durable.rs`.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+use std::time::Instant;
+
+use crate::args::{self, Args, Load};
+use crate::failure::{Failure, Result};
+use crate::input::{BadLine, Records, Unusable};
+use crate::loader::{self, Loaded, Stop, Watch};
+use crate::open;
+use crate::output::{self, Output};
+use crate::progress::{Bar, Watcher};
+
+/// Bad lines reported one by one; the rest are only counted.
+const BAD_SHOWN: u64 = 10;
+
+pub fn run(args: &Args, load: &Load) -> Result<()> {
+    let name = match load.file.to_str() {
+        Some("-") => "standard input".into(),
+        _ => load.file.display().to_string(),
+    };
+    let (input, size) = open_input(&load.file)?;
+    let key = load.key.as_deref().map(args::bytes).unwrap_or_default();
+    let mut records = match Records::begin(input, load.format, key, load.no_header) {
+        Ok(records) => records,
+        Err(Unusable::Io(error)) => return Err(Failure::file("read", Path::new(&name), error)),
+        Err(Unusable::Column(why)) => return Err(Failure::No(format!("{name}: {why}"))),
+        Err(Unusable::Usage(why)) => return Err(Failure::Usage(why)),
+    };
+    let (db, keyspace) = open::write_keyspace(args)?;
+    let watcher = Watcher::new(args.quiet);
+    let bar = match size {
+        Some(bytes) => watcher.bytes("loading", bytes),
+        None => watcher.counter("loading"),
+    };
+    let mut teller = Teller {
+        name: &name,
+        bar,
+        by_bytes: size.is_some(),
+        lines: Lines::new(args.json),
+        skip: load.skip_bad,
+        bad: 0,
+    };
+    let began = Instant::now();
+    let (done, ended) = loader::load(&mut records, &keyspace, &mut teller);
+    let told = teller.lines.end(done.records);
+    drop(teller);
+    let result = match ended {
+        Ok(()) => told,
+        Err(stop) => {
+            let cause = match stop {
+                Stop::Bad(bad) => Failure::No(format!("{name}: line {}: {}", bad.line, bad.why)),
+                Stop::Read(error) => Failure::file("read", Path::new(&name), error),
+                Stop::Failed(failure) => failure,
+            };
+            Err(Failure::Stopped { cause: Box::new(cause), safe: durable(done.records) })
+        }
+    };
+    open::close_after(db, result)?;
+    report(args, &name, done, began.elapsed().as_secs_f64())
+}
+
+/// The end of a load that reached the end of its input.
+fn report(args: &Args, name: &str, done: Loaded, seconds: f64) -> Result<()> {
+    if done.skipped > 0 {
+        output::tell(&format!("{name}: {} skipped", output::plural(done.skipped, "bad line")));
+    }
+    let mut out = Output::new();
+    if !args.json {
+        let noun = if done.records == 1 { "record" } else { "records" };
+        let bytes = output::bytes(done.bytes);
+        out.line(format_args!("loaded {} {noun} ({bytes}) in {seconds:.1} s", done.records))?;
+    }
+    out.finish()
+}
+
+/// The input, and its size if it is a plain file.
+fn open_input(path: &Path) -> Result<(Box<dyn Read>, Option<u64>)> {
+    if path.as_os_str() == "-" {
+        return Ok((Box::new(io::stdin()), None));
+    }
+    let file = File::open(path).map_err(|error| Failure::file("open", path, error))?;
+    let metadata = file.metadata().map_err(|error| Failure::file("read", path, error))?;
+    let size = metadata.is_file().then_some(metadata.len());
+    Ok((Box::new(file), size))
+}
+
+fn durable(records: u64) -> String {
+    match records {
+        1 => "1 record is durable".into(),
+        _ => format!("{records} records are durable"),
+    }
+}
+
+/// Tells the bar, the reader of JSON lines, and the user.
+struct Teller<'a> {
+    name: &'a str,
+    bar: Bar,
+    by_bytes: bool,
+    lines: Lines,
+    skip: bool,
+    bad: u64,
+}
+
+impl Watch for Teller<'_> {
+    fn progress(&mut self, done: Loaded) -> Result<()> {
+        self.bar.at(if self.by_bytes { done.bytes } else { done.records });
+        self.bar.say(if self.by_bytes { format!("{} records", done.records) } else { "records".into() });
+        self.lines.tell(done.records)
+    }
+
+    fn bad_line(&mut self, bad: &BadLine) -> bool {
+        if !self.skip {
+            return false;
+        }
+        self.bad += 1;
+        if self.bad <= BAD_SHOWN {
+            self.bar.tell(&format!("{}: line {}: {}: skipped", self.name, bad.line, bad.why));
+        } else if self.bad == BAD_SHOWN + 1 {
+            self.bar.tell(&format!("{}: more bad lines; only their number will be told", self.name));
+        }
+        true
+    }
+}
+
+/// The `{"durable":N}` lines.
+struct Lines {
+    /// `None` without `--json`, or when nobody reads any more.
+    out: Option<Output>,
+    last: Option<u64>,
+}
+
+impl Lines {
+    fn new(wanted: bool) -> Self {
+        Lines { out: wanted.then(Output::new), last: None }
+    }
+
+    /// Prints that so many records are durable, and hands it over.
+    fn tell(&mut self, records: u64) -> Result<()> {
+        let Some(out) = &mut self.out else { return Ok(()) };
+        self.last = Some(records);
+        match out.line(format_args!(r#"{{"durable":{records}}}"#)).and_then(|()| out.flush()) {
+            Err(Failure::OutputClosed) => {
+                self.out = None;
+                Ok(())
+            }
+            told => told,
+        }
+    }
+
+    /// Prints the last figure, if it is not printed already.
+    fn end(&mut self, records: u64) -> Result<()> {
+        if self.last == Some(records) { Ok(()) } else { self.tell(records) }
+    }
+}

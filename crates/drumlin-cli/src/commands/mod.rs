@@ -1,0 +1,41 @@
+//! One file a command; here only the way to each.
+//!
+//! Place: called by `main`.
+
+mod cas;
+mod compact;
+mod completions;
+mod count;
+mod delete;
+mod get;
+mod keyspaces;
+mod load;
+mod put;
+mod scan;
+mod shape;
+mod stats;
+pub mod verify;
+
+use crate::args::{Args, Command};
+use crate::failure::Result;
+use crate::tour;
+
+/// Runs the command.
+pub fn run(args: &Args) -> Result<()> {
+    match &args.command {
+        Command::Load(load) => load::run(args, load),
+        Command::Get { key } => get::run(args, key),
+        Command::Put { key, value } => put::run(args, key, value),
+        Command::Delete { key } => delete::run(args, key),
+        Command::Cas(cas) => cas::run(args, cas),
+        Command::Count => count::run(args),
+        Command::Scan(scan) => scan::run(args, scan),
+        Command::Keyspaces => keyspaces::run(args),
+        Command::Stats => stats::run(args),
+        Command::Shape => shape::run(args),
+        Command::Verify => verify::run(args),
+        Command::Compact => compact::run(args),
+        Command::Tour => tour::run(args),
+        Command::Completions { shell } => completions::run(*shell),
+    }
+}

@@ -1,0 +1,45 @@
+//! Opening the store as each command needs it.
+//!
+//! Place: called by every command that touches a store.
+//!
+//! 1. Commands that read open read-only: they create, repair and truncate nothing.
+//! 2. Only commands that can put a record create a store or a keyspace.
+
+use drumlin::{Db, Keyspace, KeyspaceOptions, Options};
+
+use crate::args::Args;
+use crate::failure::{Failure, Result};
+
+/// Opens the store for reading.
+pub fn read(args: &Args) -> Result<Db> {
+    Ok(Db::open(args.db(), Options { create_if_missing: false, read_only: true, ..Options::default() })?)
+}
+
+/// Opens the store for reading, and the keyspace.
+pub fn read_keyspace(args: &Args) -> Result<(Db, Keyspace)> {
+    let db = read(args)?;
+    let keyspace = db.open_keyspace(args.keyspace())?;
+    Ok((db, keyspace))
+}
+
+/// Opens the store for changes to what is there.
+pub fn change(args: &Args) -> Result<Db> {
+    Ok(Db::open(args.db(), Options { create_if_missing: false, ..Options::default() })?)
+}
+
+/// Opens the store and the keyspace for writing; makes them if missing.
+pub fn write_keyspace(args: &Args) -> Result<(Db, Keyspace)> {
+    let db = Db::open(args.db(), Options::default())?;
+    match db.keyspace(args.keyspace(), KeyspaceOptions::default()) {
+        Ok(keyspace) => Ok((db, keyspace)),
+        Err(error) => close_after(db, Err(error.into())),
+    }
+}
+
+/// Closes the store; the command's own failure wins over one of closing.
+pub fn close_after<T>(db: Db, result: Result<T>) -> Result<T> {
+    let closed = db.close().map_err(Failure::from);
+    let value = result?;
+    closed?;
+    Ok(value)
+}

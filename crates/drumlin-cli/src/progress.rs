@@ -1,0 +1,80 @@
+//! Progress bars, on standard error, only for someone who watches.
+//!
+//! Place: used by the commands that may take a while.
+//!
+//! 1. Nothing is drawn unless standard error is a terminal and `--quiet` is not given.
+//! 2. A bar is gone when its command ends, however it ends, so that errors stand on a line of their own.
+
+use std::io::{self, IsTerminal};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// Draws bars, or nothing.
+#[derive(Clone, Copy)]
+pub struct Watcher {
+    shown: bool,
+}
+
+impl Watcher {
+    /// Bars are shown on a terminal, unless `quiet`.
+    pub fn new(quiet: bool) -> Self {
+        Watcher { shown: !quiet && io::stderr().is_terminal() }
+    }
+
+    /// A bar over a known number of bytes.
+    pub fn bytes(self, what: &'static str, total: u64) -> Bar {
+        self.bar(
+            what,
+            Some(total),
+            "{prefix:>9} [{bar:32}] {bytes}/{total_bytes}, {bytes_per_sec}, {eta} left {msg}",
+        )
+    }
+
+    /// A counter of things whose number is not known beforehand.
+    pub fn counter(self, what: &'static str) -> Bar {
+        let bar = self.bar(what, None, "{prefix:>9} {spinner} {human_pos} {msg} ({elapsed})");
+        bar.0.enable_steady_tick(Duration::from_millis(200));
+        bar
+    }
+
+    fn bar(self, what: &'static str, total: Option<u64>, template: &str) -> Bar {
+        let target = if self.shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let bar = ProgressBar::with_draw_target(total, target);
+        let style = ProgressStyle::with_template(template).expect("the templates above are well formed");
+        bar.set_style(style.progress_chars("=> "));
+        bar.set_prefix(what);
+        Bar(bar)
+    }
+}
+
+/// A running bar; it disappears when dropped.
+pub struct Bar(ProgressBar);
+
+impl Bar {
+    /// Sets how far the work is.
+    pub fn at(&self, position: u64) {
+        self.0.set_position(position);
+    }
+
+    /// Sets the total, where it becomes known late.
+    pub fn total(&self, total: u64) {
+        self.0.set_length(total);
+    }
+
+    /// Sets the words behind the figures.
+    pub fn say(&self, text: String) {
+        self.0.set_message(text);
+    }
+
+    /// Prints a line above the bar, on standard error.
+    pub fn tell(&self, text: &str) {
+        self.0.suspend(|| crate::output::tell(text));
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}

@@ -1,0 +1,169 @@
+//! `load`: every format, every kind of bad line, and what is left when it stops.
+
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a test is outside the engine")]
+
+mod support;
+
+use support::Store;
+
+const TSV: &str = "id\tname\n1\tone\n2\ttwo \n3\tthree\n";
+
+#[test]
+fn load_creates_store_and_keyspace_and_keeps_lines_as_they_are() {
+    let store = Store::new();
+    let file = store.file("t.tsv", b"id\tname\n1\t \xff\"one\"\n2\ttwo");
+    store
+        .command(["--keyspace", "cities", "load"])
+        .arg(&file)
+        .args(["--format", "tsv", "--key", "id"])
+        .output()
+        .unwrap();
+    assert_eq!(store.run(["--keyspace", "cities", "get", "1"]).ok(), b"1\t \xff\"one\"");
+    assert_eq!(store.run(["--keyspace", "cities", "get", "2"]).ok(), b"2\ttwo");
+    assert_eq!(store.run(["--keyspace", "cities", "count"]).ok(), b"2\n");
+}
+
+#[test]
+fn the_key_column_is_a_name_or_a_number() {
+    for (key, stored) in [("id", "1"), ("1", "1"), ("name", "one"), ("2", "one")] {
+        let store = Store::new();
+        store.feed(["load", "-", "--format", "tsv", "--key", key], TSV).ok();
+        assert_eq!(store.run(["get", stored]).ok(), b"1\tone");
+        assert_eq!(store.run(["count"]).ok(), b"3\n");
+    }
+}
+
+#[test]
+fn a_header_name_wins_over_a_number() {
+    let store = Store::new();
+    store.feed(["load", "-", "--format", "tsv", "--key", "1"], "2\t1\nx\ty\n").ok();
+    assert_eq!(store.run(["get", "y"]).ok(), b"x\ty");
+}
+
+#[test]
+fn without_a_header_the_first_line_is_a_record() {
+    let store = Store::new();
+    store.feed(["load", "-", "--format", "tsv", "--key", "1", "--no-header"], TSV).ok();
+    assert_eq!(store.run(["get", "id"]).ok(), b"id\tname");
+    assert_eq!(store.run(["count"]).ok(), b"4\n");
+    store.feed(["load", "-", "--format", "tsv", "--key", "id", "--no-header"], TSV).fails(2);
+}
+
+#[test]
+fn csv_keys_are_unquoted_and_records_may_span_lines() {
+    let store = Store::new();
+    let text = "id,text\n\"a,1\",\"x\ny\"\n\"say \"\"b\"\"\",z\n";
+    store.feed(["load", "-", "--format", "csv", "--key", "id"], text).ok();
+    assert_eq!(store.run(["get", "a,1"]).ok(), b"\"a,1\",\"x\ny\"");
+    assert_eq!(store.run(["get", "say \"b\""]).ok(), b"\"say \"\"b\"\"\",z");
+}
+
+#[test]
+fn jsonl_keeps_the_object_and_lines_have_no_value() {
+    let store = Store::new();
+    let text = "{\"id\": 7,  \"x\": [1, 2]}\n{\"x\":0,\"id\":\"\\u00e9\"}\n";
+    store.feed(["load", "-", "--format", "jsonl", "--key", "id"], text).ok();
+    assert_eq!(store.run(["get", "7"]).ok(), b"{\"id\": 7,  \"x\": [1, 2]}");
+    assert_eq!(store.run(["get", "\u{e9}"]).ok(), b"{\"x\":0,\"id\":\"\\u00e9\"}");
+    let store = Store::new();
+    store.feed(["load", "-", "--format", "lines"], "b c\na\n").ok();
+    assert_eq!(store.run(["scan"]).ok(), b"a\t\nb c\t\n");
+}
+
+#[test]
+fn the_last_of_equal_keys_stays() {
+    let store = Store::new();
+    store.feed(["load", "-", "--format", "tsv", "--key", "1", "--no-header"], "k\told\nk\tnew\n").ok();
+    assert_eq!(store.run(["get", "k"]).ok(), b"k\tnew");
+    assert_eq!(store.run(["count"]).ok(), b"1\n");
+}
+
+/// Format, text, number of the bad line, records before it, all good records.
+const BAD: [(&str, &str, u32, u32, u32); 7] = [
+    ("tsv", "id\tname\n1\tone\n\tempty\n3\tthree\n", 3, 1, 2),
+    ("tsv", "name\tid\none\t1\ntwo\nthree\t3\n", 3, 1, 2),
+    ("csv", "id,name\n1,one\n2,two\n\n4,four\n", 4, 2, 3),
+    ("csv", "id,name\n1,\"one\nmore\"\n\"2,never ends\n3,three\n", 4, 1, 1),
+    ("jsonl", "{\"id\":1}\n{\"id\":\n{\"id\":3}\n", 2, 1, 2),
+    ("jsonl", "{\"no\":1}\n{\"id\":2}\n", 1, 0, 1),
+    ("lines", "a\nb\n\nc\n", 3, 2, 3),
+];
+
+#[test]
+fn a_bad_line_stops_the_load_with_its_number_and_what_is_durable() {
+    for (format, text, line, before, _) in BAD {
+        let store = Store::new();
+        let said = store.feed(["load", "-", "--format", format, "--key", "id"], text).fails(1);
+        assert!(said.err.contains(&format!("line {line}:")), "{said:?}");
+        let verb = if before == 1 { "record is" } else { "records are" };
+        assert!(said.err.contains(&format!("; {before} {verb} durable")), "{said:?}");
+        assert_eq!(store.run(["count"]).text(), format!("{before}\n"));
+    }
+}
+
+#[test]
+fn skip_bad_counts_bad_lines_and_goes_on() {
+    for (format, text, line, _, good) in BAD {
+        let store = Store::new();
+        let said =
+            store.feed(["--quiet", "load", "-", "--format", format, "--key", "id", "--skip-bad"], text);
+        assert!(said.err.contains(&format!("line {line}:")), "{said:?}");
+        assert!(said.err.contains("1 bad line skipped"), "{said:?}");
+        said.ok();
+        assert_eq!(store.run(["count"]).text(), format!("{good}\n"));
+    }
+}
+
+#[test]
+fn many_bad_lines_are_counted_without_a_flood() {
+    let store = Store::new();
+    let text = "\n".repeat(5000) + "good\n";
+    let said = store.feed(["load", "-", "--format", "lines", "--skip-bad"], text);
+    assert!(said.err.contains("5,000 bad lines skipped") && said.err.lines().count() < 20, "{said:?}");
+    said.ok();
+    assert_eq!(store.run(["get", "good"]).ok(), b"");
+}
+
+#[test]
+fn a_key_beyond_the_limit_is_a_bad_line() {
+    let store = Store::new();
+    let text = format!("a\n{}\nb\n", "k".repeat(64 * 1024 + 1));
+    let said = store.feed(["load", "-", "--format", "lines"], &text).fails(1);
+    assert!(said.err.contains("line 2:"), "{said:?}");
+    store.feed(["load", "-", "--format", "lines", "--skip-bad"], &text).ok();
+    assert_eq!(store.run(["count"]).ok(), b"2\n");
+}
+
+#[test]
+fn what_cannot_be_begun_makes_no_store() {
+    let store = Store::new();
+    let said = store.feed(["load", "-", "--format", "tsv", "--key", "population"], TSV).fails(1);
+    assert!(said.err.contains("population") && said.err.contains("id, name"), "{said:?}");
+    store.run(["load", "/no/such/file", "--format", "lines"]).fails(1);
+    store.run(["load", "-", "--format", "xml", "--key", "id"]).fails(2);
+    store.run(["load", "-", "--format", "tsv"]).fails(2);
+    store.run(["load", "-", "--key", "id"]).fails(2);
+    assert!(!store.path().exists());
+}
+
+#[test]
+fn an_empty_file_loads_nothing() {
+    let store = Store::new();
+    let said = store.feed(["--json", "load", "-", "--format", "tsv", "--key", "id"], "");
+    assert_eq!(said.ok(), b"{\"durable\":0}\n");
+    assert_eq!(store.run(["count"]).ok(), b"0\n");
+}
+
+#[test]
+fn json_ends_with_the_number_of_records_however_the_load_ends() {
+    let store = Store::new();
+    let last = |said: &support::Said| said.text().lines().last().map(str::to_string);
+    let said = store.feed(["--json", "load", "-", "--format", "tsv", "--key", "id"], TSV);
+    assert_eq!(last(&said).as_deref(), Some("{\"durable\":3}"));
+    said.ok();
+    let said = store.feed(["--json", "load", "-", "--format", "lines"], "a\nb\n\nc\n").fails(1);
+    assert_eq!(last(&said).as_deref(), Some("{\"durable\":2}"));
+    let said = store.feed(["--json", "load", "-", "--format", "lines", "--skip-bad"], "a\nb\n\nc\n");
+    assert_eq!(last(&said).as_deref(), Some("{\"durable\":3}"));
+    said.ok();
+}

@@ -1,0 +1,162 @@
+//! How the program behaves as a process: misuse, pipes, terminals, help.
+
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a test is outside the engine")]
+
+mod support;
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use support::{Said, Store, drumlin, seen, terminal};
+
+fn loaded(count: usize) -> Store {
+    let store = Store::new();
+    let text: String = (0..count).map(|i| format!("line-{i:06}\n")).collect();
+    store.feed(["load", "-", "--format", "lines"], text).ok();
+    store
+}
+
+#[test]
+fn misuse_exits_2_and_help_exits_0() {
+    for args in [
+        &[][..],
+        &["nonsense"],
+        &["get"],
+        &["get", "a", "b"],
+        &["count", "--nonsense"],
+        &["completions", "x"],
+    ] {
+        Said::from(drumlin(args).output().unwrap()).fails(2);
+    }
+    for args in [&["--help"][..], &["--version"], &["load", "--help"]] {
+        assert!(!Said::from(drumlin(args).output().unwrap()).ok().is_empty());
+    }
+}
+
+#[test]
+fn every_command_is_in_the_help() {
+    let help = Said::from(drumlin(["--help"]).output().unwrap());
+    for command in [
+        "load",
+        "get",
+        "put",
+        "delete",
+        "cas",
+        "count",
+        "scan",
+        "keyspaces",
+        "stats",
+        "shape",
+        "verify",
+        "compact",
+        "tour",
+        "completions",
+    ] {
+        assert!(help.text().lines().any(|line| line.trim_start().starts_with(command)), "{command}");
+    }
+}
+
+#[test]
+fn completions_are_scripts() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = Said::from(drumlin(["completions", shell]).output().unwrap()).ok();
+        assert!(String::from_utf8(script).unwrap().contains("keyspaces"), "{shell}");
+    }
+}
+
+#[test]
+fn a_closed_pipe_ends_the_program_quietly() {
+    let store = loaded(50_000);
+    for args in [&["scan"][..], &["scan", "--reverse", "--format", "jsonl"]] {
+        let mut child = store.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        out.read_line(&mut line).unwrap();
+        assert!(line.contains("line-"));
+        drop(out);
+        let said = Said::from(child.wait_with_output().unwrap());
+        assert_eq!((said.code, said.err.as_str()), (Some(0), ""));
+    }
+    for args in [&["--help"][..], &["completions", "bash"]] {
+        let mut child = drumlin(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        let said = Said::from(child.wait_with_output().unwrap());
+        assert_eq!((said.code, said.err.as_str()), (Some(0), ""));
+    }
+}
+
+#[test]
+fn a_load_goes_on_when_nobody_reads_its_progress() {
+    let store = Store::new();
+    let text: String = (0..50_000).map(|i| format!("line-{i:06}\n")).collect();
+    let file = store.file("lines", text);
+    let mut command = store.command(["--json", "load"]);
+    command.arg(file).args(["--format", "lines"]).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(store.run(["count"]).ok(), b"50000\n");
+}
+
+#[test]
+fn a_full_device_behind_standard_output_is_an_error() {
+    let Ok(full) = File::options().write(true).open("/dev/full") else { return };
+    let store = loaded(10);
+    for args in [&["scan"][..], &["count"], &["get", "line-000001", "--json"]] {
+        let mut command = store.command(args);
+        let said = Said::from(command.stdout(full.try_clone().unwrap()).output().unwrap()).fails(1);
+        assert!(said.err.contains("standard output"), "{said:?}");
+    }
+}
+
+#[test]
+fn progress_is_for_a_terminal_that_did_not_ask_for_quiet() {
+    for (quiet, shown) in [(false, true), (true, false)] {
+        let store = Store::new();
+        let text: String = (0..20_000).map(|i| format!("line-{i:06}\n")).collect();
+        let file = store.file("lines", text);
+        let (master, slave) = terminal();
+        let mut command = store.command(["load"]);
+        command
+            .arg(file)
+            .args(["--format", "lines"])
+            .env("TERM", "xterm")
+            .stdout(Stdio::piped())
+            .stderr(slave);
+        if quiet {
+            command.arg("--quiet");
+        }
+        let mut child = command.spawn().unwrap();
+        drop(command);
+        let reader = std::thread::spawn(|| seen(master));
+        assert_eq!(child.wait().unwrap().code(), Some(0));
+        let drawn = reader.join().unwrap();
+        assert_eq!(drawn.contains("loading"), shown, "{drawn:?}");
+    }
+}
+
+#[test]
+fn quiet_hides_no_error() {
+    let store = loaded(10);
+    let said = store.run(["--quiet", "get", "absent"]).fails(1);
+    assert!(said.err.contains("absent"));
+    let said = store.feed(["--quiet", "load", "-", "--format", "lines"], "a\n\n").fails(1);
+    assert!(said.err.contains("line 2"));
+}
+
+#[test]
+fn no_color_is_heard() {
+    for (variable, coloured) in [("UNRELATED", true), ("NO_COLOR", false)] {
+        let (master, slave) = terminal();
+        let mut command = drumlin(["--help"]);
+        command.env("TERM", "xterm").env_remove("NO_COLOR").env(variable, "1").stdout(slave);
+        let mut child = command.spawn().unwrap();
+        drop(command);
+        let reader = std::thread::spawn(|| seen(master));
+        child.wait().unwrap();
+        let drawn = reader.join().unwrap();
+        assert!(drawn.contains("keyspaces"));
+        assert_eq!(drawn.contains('\x1b'), coloured, "{variable}: {drawn:?}");
+    }
+}

@@ -1,0 +1,230 @@
+//! Keyspaces: one ordered map each, with options of its own.
+//!
+//! Place: [`Keyspace`] is the user's handle; `KeyspaceState` is what the engine shares behind it.
+//! Concurrency: handles are `Clone + Send + Sync`; every method may run on any thread.
+
+use std::ops::{Bound, RangeBounds};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crossbeam_epoch as epoch;
+
+use crate::error::{Error, Result};
+use crate::key::{KeyHasher, Kind, Lsn};
+use crate::options::{KeyspaceOptions, WriteOptions};
+use crate::version::KeyspaceId;
+
+use super::batch::Operation;
+use super::lookup::lookup;
+use super::scan::Scan;
+use super::slice::Slice;
+use super::superversion::Current;
+use super::write::{self, Cas, Decision};
+use super::{Db, scan};
+
+/// One keyspace, shared by its handles and the background threads.
+pub(crate) struct KeyspaceState {
+    pub id: KeyspaceId,
+    pub name: String,
+    pub options: KeyspaceOptions,
+    pub hasher: KeyHasher,
+    pub current: Current,
+    /// Where its tables live, by level.
+    pub directories: Vec<(u32, PathBuf)>,
+    pub dropped: AtomicBool,
+}
+
+impl KeyspaceState {
+    pub fn check_open(&self) -> Result<()> {
+        if self.dropped.load(Ordering::Acquire) {
+            return Err(Error::Closed { what: "keyspace" });
+        }
+        Ok(())
+    }
+}
+
+/// A handle to one keyspace of a store.
+#[derive(Clone)]
+pub struct Keyspace {
+    pub(crate) db: Db,
+    pub(crate) state: Arc<KeyspaceState>,
+}
+
+impl std::fmt::Debug for Keyspace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Keyspace({})", self.state.name)
+    }
+}
+
+impl Keyspace {
+    /// The name it was created with.
+    pub fn name(&self) -> &str {
+        &self.state.name
+    }
+
+    /// The options it was created with.
+    pub fn options(&self) -> &KeyspaceOptions {
+        &self.state.options
+    }
+
+    pub(crate) fn state_in(&self, db: &Db) -> Result<&Arc<KeyspaceState>> {
+        if !Arc::ptr_eq(&self.db.store, &db.store) {
+            return Err(Error::invalid(format!("keyspace {} belongs to another store", self.name())));
+        }
+        self.state.check_open()?;
+        Ok(&self.state)
+    }
+
+    /// Sets `key` to `value`. O(log memtable).
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.put_with(key, value, WriteOptions::default())
+    }
+
+    /// Sets `key` to `value`, with a durability of its own.
+    pub fn put_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        options: WriteOptions,
+    ) -> Result<()> {
+        write::write_point(&self.db.store, &self.state, Kind::Put, key.as_ref(), value.as_ref(), options)
+    }
+
+    /// Deletes `key`; fine if it is absent.
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.delete_with(key, WriteOptions::default())
+    }
+
+    /// Deletes `key`, with a durability of its own.
+    pub fn delete_with(&self, key: impl AsRef<[u8]>, options: WriteOptions) -> Result<()> {
+        write::write_point(&self.db.store, &self.state, Kind::Delete, key.as_ref(), &[], options)
+    }
+
+    /// Deletes every key in [start, end) at one instant. Holds every key lock for some ten
+    /// microseconds; the cost does not depend on how many keys there are.
+    pub fn delete_range(&self, start: impl AsRef<[u8]>, end: impl AsRef<[u8]>) -> Result<()> {
+        let (start, end) = (start.as_ref(), end.as_ref());
+        write::check_range(&self.state, start, end)?;
+        let operation = Operation {
+            keyspace: self.state.clone(),
+            kind: Kind::RangeDelete,
+            key: start.to_vec(),
+            value: end.to_vec(),
+        };
+        write::commit_batch(&self.db.store, &[operation], WriteOptions::default())
+    }
+
+    /// The value of `key`. Never waits for a writer; reads at most one block a level.
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
+        self.get_at(key.as_ref(), Lsn::MAX)
+    }
+
+    pub(crate) fn get_at(&self, key: &[u8], at: Lsn) -> Result<Option<Slice>> {
+        self.db.store.check_readable()?;
+        self.state.check_open()?;
+        let guard = epoch::pin();
+        Ok(lookup(&self.state, self.db.store.sequencer.slots(), &guard, key, at)?.value)
+    }
+
+    /// The values of several keys, each as of its own instant; use a snapshot for one instant.
+    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Slice>>> {
+        keys.iter().map(|key| self.get(key)).collect()
+    }
+
+    /// True if `key` has a value.
+    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        Ok(self.get(key)?.is_some())
+    }
+
+    /// The records within `bounds`, as of now, from either end.
+    pub fn range<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Result<Scan> {
+        self.scan(scan::owned_bounds(bounds))
+    }
+
+    /// The records whose keys start with `prefix`, as of now. Needs the bytewise order.
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Scan> {
+        self.scan(scan::prefix_bounds(&self.state, prefix.as_ref())?)
+    }
+
+    /// All records, as of now.
+    pub fn iter(&self) -> Result<Scan> {
+        self.scan((Bound::Unbounded, Bound::Unbounded))
+    }
+
+    fn scan(&self, bounds: scan::Bounds) -> Result<Scan> {
+        let snapshot = self.db.snapshot()?;
+        Scan::new(&self.state, snapshot.pinned(), bounds)
+    }
+
+    /// Sets `key` to what `f` makes of its value (`None`: absent), atomically; returns the new value.
+    /// `f` may run more than once: it must not count its calls. Lock-free but for the key's own lock.
+    pub fn update(
+        &self,
+        key: impl AsRef<[u8]>,
+        mut f: impl FnMut(Option<&[u8]>) -> Option<Vec<u8>>,
+    ) -> Result<Option<Slice>> {
+        self.modify(key.as_ref(), |current| {
+            let new = f(current);
+            let result = new.as_deref().map(Slice::from);
+            Ok(match (current, &new) {
+                (None, None) => Decision::Keep(None),
+                _ => Decision::Set(new, result),
+            })
+        })
+    }
+
+    /// Sets `key` to `new` if it holds `expected`; `None` is absent on both sides.
+    pub fn compare_and_swap(
+        &self,
+        key: impl AsRef<[u8]>,
+        expected: Option<&[u8]>,
+        new: Option<&[u8]>,
+    ) -> Result<Cas> {
+        self.modify(key.as_ref(), |current| {
+            Ok(if current == expected {
+                Decision::Set(new.map(<[u8]>::to_vec), Cas::Swapped)
+            } else {
+                Decision::Keep(Cas::Mismatch { current: current.map(Slice::from) })
+            })
+        })
+    }
+
+    /// Sets `key` to `value` if it is absent; true if it was.
+    pub fn put_if_absent(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
+        self.modify(key.as_ref(), |current| {
+            Ok(match current {
+                None => Decision::Set(Some(value.as_ref().to_vec()), true),
+                Some(_) => Decision::Keep(false),
+            })
+        })
+    }
+
+    /// Adds `delta` to the counter at `key` (an `i64`, little endian; absent is 0) and returns the sum.
+    ///
+    /// Errors: `InvalidArgument` if the value is not 8 bytes, or the sum overflows.
+    pub fn fetch_add(&self, key: impl AsRef<[u8]>, delta: i64) -> Result<i64> {
+        self.modify(key.as_ref(), |current| {
+            let old = match current {
+                None => 0,
+                Some(bytes) => i64::from_le_bytes(bytes.try_into().map_err(|_| {
+                    Error::invalid(format!("the value is no counter: it has {} bytes, not 8", bytes.len()))
+                })?),
+            };
+            let sum = old
+                .checked_add(delta)
+                .ok_or_else(|| Error::invalid(format!("the counter would overflow: {old} + {delta}")))?;
+            Ok(Decision::Set(Some(sum.to_le_bytes().to_vec()), sum))
+        })
+    }
+
+    fn modify<T>(&self, key: &[u8], decide: impl FnMut(Option<&[u8]>) -> Result<Decision<T>>) -> Result<T> {
+        write::read_modify_write(&self.db.store, &self.state, key, WriteOptions::default(), decide)
+    }
+
+    /// Flushes the keyspace and merges its tables down to the deepest level. Long work.
+    pub fn compact(&self) -> Result<()> {
+        self.state.check_open()?;
+        self.db.store.compact_keyspace(&self.state)
+    }
+}

@@ -1,0 +1,357 @@
+//! Opening: from a directory to a running store.
+//!
+//! Place: called by `Db::open`. Reads the manifest, then the log above what is flushed, then starts
+//! the log's next session and the background threads.
+//!
+//! Invariants:
+//! - **I7 Survival.** Every whole record that the log's rules let survive is applied in LSN order.
+//!   After an unclean stop everything recovered is flushed before the first new write, so the old
+//!   log is never read again and nothing can be appended behind a hole.
+//! - A read-only open writes nothing: no lock file is created, no orphan removed, no log cut.
+//! - After a clean close the log is complete: what it holds becomes the newest generation and stays
+//!   logged where it is; the new session starts at the next segment.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+
+use crossbeam_epoch as epoch;
+
+use crate::cache::BlockCache;
+use crate::commit::Sequencer;
+use crate::env::Env;
+use crate::error::{Error, Result};
+use crate::key::{KeyHasher, Kind, Lsn};
+use crate::log::{self, EntryView, Log, LogOptions, Recovered, ScanOptions};
+use crate::memory::MemTable;
+use crate::options::{KeyspaceOptions, Options};
+use crate::table::{TableHandle, TableOptions};
+use crate::version::{self, Change, Identity, Levels, Manifest, StoreState, VersionEdit};
+
+use super::background::{Background, apply, edit_of, flush_generations, job_context};
+use super::keyspace::KeyspaceState;
+use super::store::{Keyspaces, Store};
+use super::superversion::{Current, Generation, SuperVersion};
+
+/// The log's directory within the store's.
+pub(crate) const LOG_DIRECTORY: &str = "log";
+const LOCK_FILE: &str = "LOCK";
+
+/// Opens (or makes) the store in `directory`.
+pub(crate) fn open(env: Env, directory: &Path, options: Options) -> Result<Arc<Store>> {
+    options.validate()?;
+    let lock_path = directory.join(LOCK_FILE);
+    let lock = if !options.read_only {
+        if options.create_if_missing {
+            env.fs.create_dir_all(directory)?;
+        } else if !env.fs.exists(directory)? {
+            return Err(no_store(directory));
+        }
+        Some(env.fs.lock(&lock_path, true)?)
+    } else if env.fs.exists(&lock_path)? {
+        Some(env.fs.lock(&lock_path, false)?)
+    } else {
+        None
+    };
+    let (manifest, identity, state) = load(&env, directory, &options)?;
+    let log_directory = directory.join(LOG_DIRECTORY);
+    let recovered = log::scan(&env.fs, &log_directory, scan_options(&identity))?;
+    let cache = Arc::new(BlockCache::new(options.memory_bytes * 3 / 8));
+    let keyspaces = keyspaces_of(&env, directory, &options, &identity, &state, &cache)?;
+
+    let session_segment = state.session.map_or(0, |s| s.first_segment);
+    let first_segment = recovered.next_segment.max(session_segment);
+    let segment_units = identity.segment_bytes / Lsn::UNIT_BYTES;
+    let start = if options.read_only { recovered.end } else { Lsn(first_segment * segment_units) };
+    let sequencer = Sequencer::new(start);
+    let next_table_id = Arc::new(AtomicU64::new(state.next_table_id));
+    let next_ids = (next_table_id, u64::from(state.next_keyspace_id));
+    let store = Arc::new(Store::new(
+        env,
+        directory.to_path_buf(),
+        options,
+        identity,
+        sequencer,
+        cache,
+        keyspaces,
+        next_ids,
+        manifest,
+        lock,
+    ));
+    Recovery { store: &store }.replay(&recovered)?;
+    if store.options.read_only {
+        return Ok(store);
+    }
+    if !recovered.clean {
+        Recovery { store: &store }.flush_all(start)?;
+    }
+    let session = Change::SessionStart { first_segment, boot_id: store.env.fs.boot_id() };
+    append(&store, &VersionEdit::new().with(session))?;
+    start_log(&store, &log_directory, first_segment, &recovered)?;
+    remove_orphans(&store)?;
+    Background::start(&store)?;
+    Ok(store)
+}
+
+fn no_store(directory: &Path) -> Error {
+    Error::NotFound { what: "store", name: directory.display().to_string() }
+}
+
+fn load(env: &Env, directory: &Path, options: &Options) -> Result<(Option<Manifest>, Identity, StoreState)> {
+    match Manifest::load(&*env.fs, directory) {
+        Ok((identity, state, _)) if options.read_only => Ok((None, identity, state)),
+        Ok(_) => {
+            let (manifest, identity, state) = Manifest::open(env, directory)?;
+            Ok((Some(manifest), identity, state))
+        }
+        Err(Error::NotFound { .. }) if options.create_if_missing && !options.read_only => {
+            let identity = Identity::generate(env, segment_bytes(options) as u64);
+            let manifest = Manifest::create(env, directory, identity.clone())?;
+            Ok((Some(manifest), identity, StoreState::default()))
+        }
+        Err(Error::NotFound { .. }) => Err(no_store(directory)),
+        Err(error) => Err(error),
+    }
+}
+
+/// Small memories get small segments: a generation is at least one segment long.
+fn segment_bytes(options: &Options) -> usize {
+    let fitting = (options.memory_bytes / 16).max(Options::SEGMENT_BYTES_MIN);
+    let power = if fitting.is_power_of_two() { fitting } else { fitting.next_power_of_two() / 2 };
+    options.segment_bytes.min(power)
+}
+
+fn keyspaces_of(
+    env: &Env,
+    directory: &Path,
+    options: &Options,
+    identity: &Identity,
+    state: &StoreState,
+    cache: &Arc<BlockCache>,
+) -> Result<Keyspaces> {
+    let mut keyspaces = BTreeMap::new();
+    for stored in state.keyspaces.values() {
+        let keyspace_options = version::decode_options(&stored.options, &options.comparators, directory)?;
+        let directories = directories(directory, options);
+        let hasher = KeyHasher::new(identity.secret);
+        let table_options = TableOptions::new(&keyspace_options, hasher);
+        let levels = stored
+            .levels()
+            .into_iter()
+            .enumerate()
+            .map(|(level, metas)| {
+                let place = place_of(&directories, directory, level as u32);
+                metas
+                    .into_iter()
+                    .map(|meta| {
+                        TableHandle::new(
+                            env.fs.clone(),
+                            place.clone(),
+                            (*meta).clone(),
+                            table_options.clone(),
+                            cache.clone(),
+                        )
+                    })
+                    .collect()
+            })
+            .collect();
+        let levels = Arc::new(Levels::new(&*keyspace_options.comparator, levels));
+        let memtable = MemTable::new(keyspace_options.comparator.clone());
+        let first = SuperVersion {
+            generations: vec![Generation::new(stored.flushed_to, memtable)],
+            levels,
+            flushed_to: stored.flushed_to,
+        };
+        keyspaces.insert(
+            stored.name.clone(),
+            Arc::new(KeyspaceState {
+                id: stored.id,
+                name: stored.name.clone(),
+                options: keyspace_options,
+                hasher,
+                current: Current::new(first),
+                directories,
+                dropped: AtomicBool::new(false),
+            }),
+        );
+    }
+    Ok(keyspaces)
+}
+
+pub(crate) fn directories(directory: &Path, options: &Options) -> Vec<(u32, PathBuf)> {
+    let _ = directory;
+    options.level_paths.iter().map(|(level, path)| (*level, path.clone())).collect()
+}
+
+pub(crate) fn place_of(directories: &[(u32, PathBuf)], directory: &Path, level: u32) -> PathBuf {
+    directories
+        .iter()
+        .find(|(l, _)| *l == level)
+        .map_or_else(|| directory.to_path_buf(), |(_, path)| path.clone())
+}
+
+/// A keyspace that has never been written.
+pub(crate) fn new_keyspace(
+    store: &Store,
+    id: version::KeyspaceId,
+    name: &str,
+    options: KeyspaceOptions,
+) -> KeyspaceState {
+    let start = store.sequencer.tail();
+    let memtable = MemTable::new(options.comparator.clone());
+    KeyspaceState {
+        id,
+        name: name.to_string(),
+        hasher: store.hasher,
+        current: Current::new(SuperVersion {
+            generations: vec![Generation::new(start, memtable)],
+            levels: Arc::new(Levels::new(&*options.comparator, Vec::new())),
+            flushed_to: start,
+        }),
+        options,
+        directories: directories(&store.directory, &store.options),
+        dropped: AtomicBool::new(false),
+    }
+}
+
+/// Appends to the manifest; a failure poisons the store.
+pub(crate) fn append(store: &Store, edit: &VersionEdit) -> Result<()> {
+    let mut manifest = store.manifest.lock();
+    let manifest = manifest.as_mut().ok_or(Error::Closed { what: "store" })?;
+    manifest.append(edit).inspect_err(|error| store.poison(error))
+}
+
+struct Recovery<'a> {
+    store: &'a Store,
+}
+
+impl Recovery<'_> {
+    fn replay(&self, recovered: &Recovered) -> Result<()> {
+        let keyspaces = self.store.keyspaces.lock().clone();
+        let by_id: BTreeMap<u32, &Arc<KeyspaceState>> = keyspaces.values().map(|k| (k.id.0, k)).collect();
+        let flushed: Vec<Lsn> = {
+            let guard = epoch::pin();
+            keyspaces.values().map(|k| k.current.load(&guard).flushed_to).collect()
+        };
+        let from = flushed.into_iter().min().unwrap_or(Lsn::MAX);
+        let mut last_applied = Lsn::ZERO;
+        recovered.replay(from, &mut |lsn, entry: EntryView<'_>| {
+            let Some(keyspace) = by_id.get(&entry.keyspace) else { return Ok(()) };
+            let guard = epoch::pin();
+            let now = keyspace.current.load(&guard);
+            if lsn < now.flushed_to {
+                return Ok(());
+            }
+            if !self.store.options.read_only
+                && now.active().memtable.bytes() > self.store.memtable_limit(keyspace)
+            {
+                // Only between records: the parts of a batch share their LSN.
+                if last_applied < lsn {
+                    self.flush(keyspace, lsn)?;
+                }
+            }
+            last_applied = lsn;
+            let memtable = &keyspace.current.load(&guard).active().memtable;
+            match entry.kind {
+                Kind::RangeDelete => memtable.publish_range_tombstone(entry.key, entry.value, lsn, None),
+                kind => {
+                    let node = memtable.reserve(entry.key, kind, entry.value);
+                    memtable.publish(node, lsn, None);
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Flushes what was recovered of every keyspace; everything below `start` is in tables then.
+    fn flush_all(&self, start: Lsn) -> Result<()> {
+        let keyspaces = self.store.keyspaces.lock().clone();
+        for keyspace in keyspaces.values() {
+            self.flush(keyspace, start)?;
+        }
+        Ok(())
+    }
+
+    fn flush(&self, keyspace: &KeyspaceState, end: Lsn) -> Result<()> {
+        let store = self.store;
+        let generation = {
+            let guard = epoch::pin();
+            keyspace.current.load(&guard).active().clone()
+        };
+        let context = job_context(store, keyspace, Vec::new(), Arc::new(AtomicBool::new(false)));
+        let outcome = flush_generations(&context, keyspace, std::slice::from_ref(&generation))?;
+        append(
+            store,
+            &edit_of(keyspace.id, &outcome, Some(end), store.next_table_id.load(Ordering::Relaxed)),
+        )?;
+        keyspace.current.replace(|now| {
+            let levels = apply(&now.levels, keyspace, &outcome);
+            let memtable = MemTable::new(keyspace.options.comparator.clone());
+            Some(SuperVersion {
+                generations: vec![Generation::new(end, memtable)],
+                levels: Arc::new(levels),
+                flushed_to: end,
+            })
+        });
+        Ok(())
+    }
+}
+
+/// How the log of this store is read.
+pub(crate) fn scan_options(identity: &Identity) -> ScanOptions {
+    ScanOptions {
+        secret: identity.secret,
+        uuid: identity.uuid,
+        segment_bytes: identity.segment_bytes as usize,
+        mode: log::Mode::Recover,
+    }
+}
+
+fn start_log(store: &Arc<Store>, directory: &Path, first_segment: u64, recovered: &Recovered) -> Result<()> {
+    let owner: Arc<OnceLock<Weak<Store>>> = Arc::new(OnceLock::new());
+    let _ = owner.set(Arc::downgrade(store));
+    let on_border = Box::new(move |border: Lsn| {
+        if let Some(store) = owner.get().and_then(Weak::upgrade) {
+            store.on_border(border);
+        }
+    });
+    let options = LogOptions {
+        segment_bytes: store.identity.segment_bytes as usize,
+        log_bytes_max: store.options.log_bytes_max,
+        secret: store.identity.secret,
+        uuid: store.identity.uuid,
+        prior: recovered.prior(),
+    };
+    let log = Log::start(&store.env, directory, options, store.sequencer.clone(), first_segment, on_border)?;
+    log.recycle_below(store.log_needed_from())?;
+    let _ = store.log.set(log);
+    Ok(())
+}
+
+/// Removes table files that no version names: left by a crash between writing and naming them.
+fn remove_orphans(store: &Store) -> Result<()> {
+    let guard = epoch::pin();
+    let keyspaces = store.keyspaces.lock().clone();
+    let known: std::collections::HashSet<PathBuf> = keyspaces
+        .values()
+        .flat_map(|k| {
+            k.current.load(&guard).levels.tables().map(|t| t.path().to_path_buf()).collect::<Vec<_>>()
+        })
+        .collect();
+    let mut places: Vec<PathBuf> = store.options.level_paths.values().cloned().collect();
+    places.push(store.directory.clone());
+    for place in places {
+        if !store.env.fs.exists(&place)? {
+            continue;
+        }
+        for entry in store.env.fs.list(&place)? {
+            let path = place.join(&entry.name);
+            let is_table = entry.name.ends_with(".tbl") && !known.contains(&path);
+            if !entry.is_dir && (is_table || entry.name.ends_with(".tmp")) {
+                store.env.fs.remove(&path)?;
+            }
+        }
+    }
+    Ok(())
+}

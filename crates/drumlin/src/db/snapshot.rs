@@ -1,0 +1,137 @@
+//! Snapshots: a whole store as of one instant.
+//!
+//! Place: made by `Db::snapshot` and `Db::snapshot_recent`, and by every scan for itself.
+//! A snapshot is an LSN registered with the sequencer; reading it is reading at that LSN. It holds
+//! no memory and no file: merges keep the versions it needs while it is registered (I4).
+//!
+//! Concurrency: `Send + Sync`; clones share one registration, released with the last.
+
+use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::commit::Registration;
+use crate::error::{Error, Result};
+use crate::key::Lsn;
+use crate::sync::Mutex;
+
+use super::Db;
+use super::keyspace::Keyspace;
+use super::scan::{self, Scan};
+use super::slice::Slice;
+
+/// A registered read point; scans share it.
+pub(crate) struct Pinned {
+    db: Db,
+    pub lsn: Lsn,
+    registration: Mutex<Option<Registration>>,
+    used_at_ms: AtomicU64,
+}
+
+impl Pinned {
+    pub fn new(db: Db, registration: Registration) -> Arc<Pinned> {
+        let pinned = Arc::new(Pinned {
+            lsn: registration.lsn(),
+            registration: Mutex::new(Some(registration)),
+            used_at_ms: AtomicU64::new(0),
+            db,
+        });
+        pinned.touch();
+        if pinned.db.store.options.snapshot_expiry.is_some() {
+            pinned.db.store.handed_out.lock().push(Arc::downgrade(&pinned));
+        }
+        pinned
+    }
+
+    fn touch(&self) {
+        if self.db.store.options.snapshot_expiry.is_some() {
+            self.used_at_ms.store(self.db.store.env.clock.now().as_millis() as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Marks a use. Errors if the snapshot was forgotten for too long and released.
+    pub fn check(&self) -> Result<()> {
+        self.touch();
+        if self.db.store.options.snapshot_expiry.is_some() && self.registration.lock().is_none() {
+            return Err(Error::SnapshotExpired);
+        }
+        self.db.store.check_readable()
+    }
+
+    /// Releases it if its last use lies further back than `expiry`.
+    pub fn expire(&self, now: Duration, expiry: Duration) {
+        let used = Duration::from_millis(self.used_at_ms.load(Ordering::Relaxed));
+        if now.saturating_sub(used) > expiry {
+            self.release();
+        }
+    }
+
+    fn release(&self) {
+        if let Some(registration) = self.registration.lock().take() {
+            self.db.store.sequencer.snapshots().release(registration);
+        }
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+/// A consistent view of every keyspace as of one instant.
+#[derive(Clone)]
+pub struct Snapshot {
+    pinned: Arc<Pinned>,
+}
+
+impl std::fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Snapshot({:?})", self.pinned.lsn)
+    }
+}
+
+impl Snapshot {
+    pub(crate) fn new(pinned: Arc<Pinned>) -> Snapshot {
+        Snapshot { pinned }
+    }
+
+    pub(crate) fn pinned(&self) -> Arc<Pinned> {
+        self.pinned.clone()
+    }
+
+    /// The log position it stands for: it sees every write below.
+    pub fn lsn(&self) -> Lsn {
+        self.pinned.lsn
+    }
+
+    /// The value of `key` as of the snapshot.
+    pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
+        self.pinned.check()?;
+        let value = keyspace.get_at(key.as_ref(), self.pinned.lsn)?;
+        // An expiry in the middle of the read may have let a merge drop what it needed.
+        self.pinned.check()?;
+        Ok(value)
+    }
+
+    /// The records within `bounds`, from either end.
+    pub fn range<K: AsRef<[u8]>>(&self, keyspace: &Keyspace, bounds: impl RangeBounds<K>) -> Result<Scan> {
+        self.scan(keyspace, scan::owned_bounds(bounds))
+    }
+
+    /// The records whose keys start with `prefix`. Needs the bytewise order.
+    pub fn prefix(&self, keyspace: &Keyspace, prefix: impl AsRef<[u8]>) -> Result<Scan> {
+        self.scan(keyspace, scan::prefix_bounds(&keyspace.state, prefix.as_ref())?)
+    }
+
+    /// All records.
+    pub fn iter(&self, keyspace: &Keyspace) -> Result<Scan> {
+        self.scan(keyspace, (Bound::Unbounded, Bound::Unbounded))
+    }
+
+    fn scan(&self, keyspace: &Keyspace, bounds: scan::Bounds) -> Result<Scan> {
+        self.pinned.check()?;
+        Scan::new(&keyspace.state, self.pinned(), bounds)
+    }
+}

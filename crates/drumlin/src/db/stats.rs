@@ -1,0 +1,246 @@
+//! Figures: what the store holds, where its bytes are, what its background did.
+//!
+//! Place: `Db::stats` and `Db::shape`. Reading them takes no lock that a write takes.
+
+use std::fmt;
+use std::sync::atomic::Ordering;
+
+use crossbeam_epoch as epoch;
+
+use super::store::Store;
+
+/// One level of a keyspace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LevelStats {
+    /// Tables.
+    pub tables: usize,
+    /// Bytes of their files.
+    pub bytes: u64,
+    /// Versions in them.
+    pub entries: u64,
+}
+
+/// One keyspace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyspaceStats {
+    /// Its name.
+    pub name: String,
+    /// Bytes of all its memtables.
+    pub memtable_bytes: u64,
+    /// Versions in its memtables.
+    pub memtable_entries: u64,
+    /// Memtables that wait for their flush.
+    pub frozen_memtables: usize,
+    /// By level number.
+    pub levels: Vec<LevelStats>,
+}
+
+/// A store's figures at one time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Keyspaces, by name.
+    pub keyspaces: Vec<KeyspaceStats>,
+    /// The memory budget, in bytes.
+    pub memory_budget_bytes: u64,
+    /// Bytes of all memtables.
+    pub memtable_bytes: u64,
+    /// Bytes of cached blocks.
+    pub cache_bytes: u64,
+    /// Bytes of indexes, filters and range tombstones of open tables.
+    pub table_resident_bytes: u64,
+    /// Bytes of mapped log segments.
+    pub log_mapped_bytes: u64,
+    /// Bytes of log that are still needed.
+    pub log_live_bytes: u64,
+    /// Log position of the next write.
+    pub tail: u64,
+    /// Everything below is installed; a gap to `tail` that stays is a stalled writer.
+    pub completed: u64,
+    /// Registered snapshots.
+    pub snapshots: usize,
+    /// Flushes since open.
+    pub flushes: u64,
+    /// Compactions since open.
+    pub compactions: u64,
+    /// Bytes written by flushes since open.
+    pub flushed_bytes: u64,
+    /// Bytes read by compactions since open.
+    pub compaction_read_bytes: u64,
+    /// Bytes written by compactions since open.
+    pub compaction_written_bytes: u64,
+    /// Bytes that compaction owes.
+    pub debt_bytes: u64,
+    /// Jobs running now.
+    pub running_jobs: usize,
+    /// Writes held back since open.
+    pub stalls: u64,
+    /// Time that writes were delayed since open, in nanoseconds.
+    pub stalled_ns: u64,
+    /// Why writes are refused, if they are.
+    pub poisoned: Option<String>,
+}
+
+pub(crate) fn collect(store: &Store) -> Stats {
+    let keyspaces = store.keyspaces.lock().clone();
+    let guard = epoch::pin();
+    let mut resident = 0;
+    let mut debt_bytes = 0;
+    let keyspaces: Vec<KeyspaceStats> = keyspaces
+        .values()
+        .map(|k| {
+            let now = k.current.load(&guard);
+            resident += now.levels.tables().map(|t| t.resident_bytes() as u64).sum::<u64>();
+            debt_bytes += crate::layout::debt_bytes(&now.levels, &k.options);
+            KeyspaceStats {
+                name: k.name.clone(),
+                memtable_bytes: now.generations.iter().map(|g| g.memtable.bytes() as u64).sum(),
+                memtable_entries: now.generations.iter().map(|g| g.memtable.entries() as u64).sum(),
+                frozen_memtables: now.frozen().len(),
+                levels: (0..now.levels.depth())
+                    .map(|level| {
+                        let tables = now.levels.level(level);
+                        LevelStats {
+                            tables: tables.len(),
+                            bytes: tables.iter().map(|t| t.meta().file_bytes).sum(),
+                            entries: tables.iter().map(|t| t.meta().entries).sum(),
+                        }
+                    })
+                    .collect(),
+            }
+        })
+        .collect();
+    let counters = &store.background.counters;
+    let log = store.log.get();
+    Stats {
+        memory_budget_bytes: store.options.memory_bytes as u64,
+        memtable_bytes: keyspaces.iter().map(|k| k.memtable_bytes).sum(),
+        cache_bytes: store.cache.bytes() as u64,
+        table_resident_bytes: resident,
+        log_mapped_bytes: log.map_or(0, |l| l.mapped_bytes()),
+        log_live_bytes: log.map_or(0, |l| l.live_bytes()),
+        tail: store.sequencer.tail().0,
+        completed: store.sequencer.completed().0,
+        snapshots: store.sequencer.snapshots().list().len(),
+        flushes: counters.flushes.load(Ordering::Relaxed),
+        compactions: counters.compactions.load(Ordering::Relaxed),
+        flushed_bytes: counters.flushed_bytes.load(Ordering::Relaxed),
+        compaction_read_bytes: counters.read_bytes.load(Ordering::Relaxed),
+        compaction_written_bytes: counters.compacted_bytes.load(Ordering::Relaxed),
+        debt_bytes,
+        running_jobs: store.background.running(),
+        stalls: counters.stalls.load(Ordering::Relaxed),
+        stalled_ns: counters.stalled_ns.load(Ordering::Relaxed),
+        poisoned: store.poisoned().map(str::to_string),
+        keyspaces,
+    }
+}
+
+impl Stats {
+    /// The figures as one JSON object.
+    pub fn to_json(&self) -> String {
+        let string = |text: &str| {
+            format!("\"{}\"", text.escape_default().to_string().replace("\\'", "'").replace("\\u{", "\\\\u{"))
+        };
+        let keyspaces: Vec<String> = self
+            .keyspaces
+            .iter()
+            .map(|k| {
+                let levels: Vec<String> = k
+                    .levels
+                    .iter()
+                    .map(|l| format!("{{\"tables\":{},\"bytes\":{},\"entries\":{}}}", l.tables, l.bytes, l.entries))
+                    .collect();
+                format!(
+                    "{{\"name\":{},\"memtable_bytes\":{},\"memtable_entries\":{},\"frozen_memtables\":{},\"levels\":[{}]}}",
+                    string(&k.name),
+                    k.memtable_bytes,
+                    k.memtable_entries,
+                    k.frozen_memtables,
+                    levels.join(",")
+                )
+            })
+            .collect();
+        let figures: Vec<String> =
+            self.figures().into_iter().map(|(name, value)| format!("\"{name}\":{value}")).collect();
+        let poisoned = self.poisoned.as_deref().map_or("null".to_string(), string);
+        format!("{{\"keyspaces\":[{}],{},\"poisoned\":{poisoned}}}", keyspaces.join(","), figures.join(","))
+    }
+
+    fn figures(&self) -> [(&'static str, u64); 18] {
+        [
+            ("memory_budget_bytes", self.memory_budget_bytes),
+            ("memtable_bytes", self.memtable_bytes),
+            ("cache_bytes", self.cache_bytes),
+            ("table_resident_bytes", self.table_resident_bytes),
+            ("log_mapped_bytes", self.log_mapped_bytes),
+            ("log_live_bytes", self.log_live_bytes),
+            ("tail", self.tail),
+            ("completed", self.completed),
+            ("snapshots", self.snapshots as u64),
+            ("flushes", self.flushes),
+            ("compactions", self.compactions),
+            ("flushed_bytes", self.flushed_bytes),
+            ("compaction_read_bytes", self.compaction_read_bytes),
+            ("compaction_written_bytes", self.compaction_written_bytes),
+            ("debt_bytes", self.debt_bytes),
+            ("running_jobs", self.running_jobs as u64),
+            ("stalls", self.stalls),
+            ("stalled_ns", self.stalled_ns),
+        ]
+    }
+}
+
+impl fmt::Display for Stats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, value) in self.figures() {
+            writeln!(f, "{name:28} {value}")?;
+        }
+        if let Some(why) = &self.poisoned {
+            writeln!(f, "{:28} {why}", "poisoned")?;
+        }
+        for keyspace in &self.keyspaces {
+            writeln!(
+                f,
+                "keyspace {}: {} versions in {} bytes of memory, {} memtables frozen",
+                keyspace.name, keyspace.memtable_entries, keyspace.memtable_bytes, keyspace.frozen_memtables
+            )?;
+            for (number, level) in keyspace.levels.iter().enumerate() {
+                writeln!(
+                    f,
+                    "  level {number}: {} tables, {} bytes, {} versions",
+                    level.tables, level.bytes, level.entries
+                )?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Bars in proportion to the bytes of each level, one keyspace after the other.
+pub(crate) fn shape(store: &Store) -> String {
+    const WIDTH: u64 = 48;
+    let stats = collect(store);
+    let mut drawing = String::new();
+    for keyspace in &stats.keyspaces {
+        drawing.push_str(&format!("{}\n", keyspace.name));
+        let rows: Vec<(String, u64, String)> = std::iter::once((
+            "memory".to_string(),
+            keyspace.memtable_bytes,
+            format!("{} versions", keyspace.memtable_entries),
+        ))
+        .chain(keyspace.levels.iter().enumerate().map(|(number, level)| {
+            (
+                format!("L{number}"),
+                level.bytes,
+                format!("{} tables, {} versions", level.tables, level.entries),
+            )
+        }))
+        .collect();
+        let most = rows.iter().map(|r| r.1).max().unwrap_or(0).max(1);
+        for (name, bytes, what) in rows {
+            let bar = "█".repeat(((bytes * WIDTH).div_ceil(most)) as usize);
+            drawing.push_str(&format!("  {name:>6} {bar:48} {:>9.1} KiB  {what}\n", bytes as f64 / 1024.0));
+        }
+    }
+    drawing
+}

@@ -1,0 +1,325 @@
+//! The store behind its handles: what every operation and background thread shares.
+//!
+//! Place: made by `open`; used by `write`, `keyspace`, `snapshot`, `background`.
+//!
+//! Lock order (take from left to right, never back):
+//! `keyspaces` → `manifest` → a keyspace's `Current::change` → `background.state`.
+//! Key stripes are taken with none of these held, and nothing of these is taken under a stripe.
+//!
+//! Admission (back-pressure): before a write takes any lock it passes `admit`. With no debt that is
+//! one load. With debt it is delayed, smoothly more the nearer memory is to its bound; at the bound
+//! it waits for a flush. There is no hard stop short of the budget.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use crate::cache::BlockCache;
+use crate::commit::{Sequencer, Stripes};
+use crate::env::{Env, FileLock};
+use crate::error::{Error, Result};
+use crate::key::{KeyHasher, Lsn};
+use crate::log::Log;
+use crate::memory::MemTable;
+use crate::options::{Durability, Options, WriteOptions};
+use crate::sync::Mutex;
+use crate::version::{Identity, Manifest};
+
+use super::background::Background;
+use super::keyspace::KeyspaceState;
+use super::snapshot::Pinned;
+use super::write;
+
+/// Keyspaces by name.
+pub(crate) type Keyspaces = BTreeMap<String, Arc<KeyspaceState>>;
+
+/// One open store.
+pub(crate) struct Store {
+    pub env: Env,
+    pub directory: PathBuf,
+    pub options: Options,
+    pub identity: Identity,
+    pub hasher: KeyHasher,
+    pub sequencer: Arc<Sequencer>,
+    pub stripes: Stripes,
+    /// None when open read-only.
+    pub log: OnceLock<Arc<Log>>,
+    pub cache: Arc<BlockCache>,
+    pub keyspaces: Mutex<Arc<Keyspaces>>,
+    /// None when open read-only, and after close.
+    pub manifest: Mutex<Option<Manifest>>,
+    pub next_table_id: Arc<AtomicU64>,
+    pub next_keyspace_id: AtomicU64,
+    pub background: Background,
+    pub handed_out: Mutex<Vec<Weak<Pinned>>>,
+    poison: OnceLock<String>,
+    closed: AtomicBool,
+    /// Nanoseconds each write is delayed; 0 without debt.
+    delay_ns: AtomicU64,
+    /// Memory is at its bound: writers wait for a flush.
+    full: AtomicBool,
+    /// Given back at the end of close.
+    pub lock: Mutex<Option<Box<dyn FileLock>>>,
+}
+
+impl Store {
+    #[allow(clippy::too_many_arguments)]
+    pub fn new(
+        env: Env,
+        directory: PathBuf,
+        options: Options,
+        identity: Identity,
+        sequencer: Arc<Sequencer>,
+        cache: Arc<BlockCache>,
+        keyspaces: Keyspaces,
+        next_ids: (Arc<AtomicU64>, u64),
+        manifest: Option<Manifest>,
+        lock: Option<Box<dyn FileLock>>,
+    ) -> Store {
+        Store {
+            hasher: KeyHasher::new(identity.secret),
+            env,
+            directory,
+            options,
+            identity,
+            sequencer,
+            stripes: Stripes::default(),
+            log: OnceLock::new(),
+            cache,
+            keyspaces: Mutex::new(Arc::new(keyspaces)),
+            manifest: Mutex::new(manifest),
+            next_table_id: next_ids.0,
+            next_keyspace_id: AtomicU64::new(next_ids.1),
+            background: Background::default(),
+            handed_out: Mutex::new(Vec::new()),
+            poison: OnceLock::new(),
+            closed: AtomicBool::new(false),
+            delay_ns: AtomicU64::new(0),
+            full: AtomicBool::new(false),
+            lock: Mutex::new(lock),
+        }
+    }
+
+    /// The log, or why there is none.
+    pub fn log(&self) -> Result<&Arc<Log>> {
+        self.log.get().ok_or(Error::ReadOnly { op: "a write" })
+    }
+
+    /// Bytes that memtables may take; the rest of the budget is for cache, indexes and filters.
+    pub fn memtable_budget(&self) -> usize {
+        self.options.memory_bytes / 2
+    }
+
+    /// Bytes at which a keyspace's memtable is turned.
+    pub fn memtable_limit(&self, keyspace: &KeyspaceState) -> usize {
+        keyspace
+            .options
+            .memtable_bytes
+            .unwrap_or(self.options.memory_bytes / 4)
+            .min(self.memtable_budget() / 2)
+    }
+
+    /// Bytes in all memtables, frozen ones included.
+    pub fn memtable_bytes(&self) -> usize {
+        let guard = crossbeam_epoch::pin();
+        let keyspaces = self.keyspaces.lock().clone();
+        keyspaces
+            .values()
+            .flat_map(|k| k.current.load(&guard).generations.iter())
+            .map(|g| g.memtable.bytes())
+            .sum()
+    }
+
+    pub fn check_readable(&self) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::Closed { what: "store" });
+        }
+        Ok(())
+    }
+
+    pub fn mark_closed(&self) -> bool {
+        !self.closed.swap(true, Ordering::AcqRel)
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// Stops all writes for good: what failed cannot be mended by retrying. The first reason stays.
+    pub fn poison(&self, why: &Error) {
+        let _ = self.poison.set(why.to_string());
+        self.background.wake();
+    }
+
+    pub fn poisoned(&self) -> Option<&str> {
+        self.poison.get().map(String::as_str)
+    }
+
+    /// Lets a write in: checks that it is allowed, and delays it by the debt.
+    #[inline]
+    pub fn admit(&self, keyspace: &KeyspaceState, options: WriteOptions) -> Result<Durability> {
+        if self.options.read_only {
+            return Err(Error::ReadOnly { op: "a write" });
+        }
+        self.check_readable()?;
+        keyspace.check_open()?;
+        if let Some(why) = self.poison.get() {
+            return Err(Error::Poisoned { why: why.clone() });
+        }
+        let durability = write::durability_of(keyspace, options, self.options.durability)?;
+        if self.full.load(Ordering::Relaxed) {
+            self.background.wait_while_full(|| {
+                self.full.load(Ordering::Acquire) && !self.is_closed() && self.poisoned().is_none()
+            })?;
+        } else {
+            let delay = self.delay_ns.load(Ordering::Relaxed);
+            if delay != 0 {
+                self.background.stall(Duration::from_nanos(delay));
+            }
+        }
+        Ok(durability)
+    }
+
+    /// Waits for what the write was promised.
+    #[inline]
+    pub fn acknowledge(&self, end: Lsn, durability: Durability) -> Result<()> {
+        if durability < Durability::Disk {
+            return Ok(());
+        }
+        let synced = self.log()?.sync_to(end);
+        if let Err(error) = &synced {
+            self.poison(error);
+        }
+        synced
+    }
+
+    /// True while writers wait for a flush.
+    pub fn is_full(&self) -> bool {
+        self.full.load(Ordering::Acquire)
+    }
+
+    /// Computes the delay anew. Called at turns, after flushes and after compactions.
+    pub fn measure_pressure(&self) {
+        let budget = self.memtable_budget();
+        let bytes = self.memtable_bytes();
+        // A segment can still fill before the next look, at its nodes' size.
+        let ahead = bytes + self.identity.segment_bytes as usize;
+        let full = ahead >= budget && self.background.has_frozen(self);
+        self.full.store(full, Ordering::Release);
+        // Memory: from 60 % of the budget on. Debt: from twice level 0's trigger on.
+        let memory = (ahead as f64 / budget as f64 - 0.6).max(0.0) / 0.4;
+        let level0 = self.level0_overhang();
+        let load = memory.max(level0).min(1.0);
+        let delay = if load == 0.0 { 0 } else { (load * load * 200_000.0) as u64 };
+        self.delay_ns.store(delay, Ordering::Relaxed);
+        if !full {
+            self.background.wake();
+        }
+    }
+
+    /// How far the fullest level 0 is beyond twice its trigger; 1 at six times.
+    fn level0_overhang(&self) -> f64 {
+        let guard = crossbeam_epoch::pin();
+        let keyspaces = self.keyspaces.lock().clone();
+        keyspaces
+            .values()
+            .map(|k| {
+                let trigger = k.options.level0_tables as f64;
+                let tables = k.current.load(&guard).levels.level(0).len() as f64;
+                (tables - 2.0 * trigger).max(0.0) / (4.0 * trigger)
+            })
+            .fold(0.0, f64::max)
+    }
+
+    /// True if writers wait for memory that cannot be flushed, because the log has not reached the
+    /// end of what is frozen.
+    pub fn is_stuck(&self) -> bool {
+        self.is_full() && {
+            let guard = crossbeam_epoch::pin();
+            let tail = self.sequencer.tail();
+            let keyspaces = self.keyspaces.lock().clone();
+            let mut oldest = keyspaces.values().filter_map(|k| k.current.load(&guard).frozen().last());
+            oldest.clone().next().is_some() && oldest.all(|g| g.end() > tail)
+        }
+    }
+
+    /// Fills the log up to the next segment border, so that what was turned there can be flushed.
+    pub fn pad_to_border(&self) -> Result<()> {
+        let log = self.log()?;
+        let room = log.ensure_room(log.units_per_segment())?;
+        let pad = self.sequencer.begin_to_border(log.units_per_segment());
+        drop(room);
+        log.write_pad(pad.lsn(), pad.end().0 - pad.lsn().0)?;
+        pad.commit();
+        Ok(())
+    }
+
+    /// Called by the log before the segment that begins at `border` opens: turns the keyspaces whose
+    /// memtable would outgrow its limit, and those that hold the oldest log beyond its bound.
+    pub fn on_border(&self, border: Lsn) {
+        let keyspaces = self.keyspaces.lock().clone();
+        let guard = crossbeam_epoch::pin();
+        let segment = self.identity.segment_bytes as usize;
+        let log_over = self
+            .log
+            .get()
+            .is_some_and(|log| log.live_bytes() + segment as u64 > self.options.log_bytes_max as u64);
+        let total = self.memtable_bytes();
+        let oldest = keyspaces
+            .values()
+            .map(|k| k.current.load(&guard).active())
+            .filter(|g| !g.memtable.is_empty())
+            .map(|g| g.start)
+            .min();
+        let largest =
+            keyspaces.values().map(|k| k.current.load(&guard).active().memtable.bytes()).max().unwrap_or(0);
+        for keyspace in keyspaces.values() {
+            let active = keyspace.current.load(&guard).active();
+            let bytes = active.memtable.bytes();
+            if active.memtable.is_empty() || active.start >= border {
+                continue;
+            }
+            let outgrown = bytes + segment / 2 >= self.memtable_limit(keyspace);
+            let pins = log_over && Some(active.start) == oldest;
+            let crowds = total + segment >= self.memtable_budget() && bytes == largest;
+            let asked = self.background.flush_asked(keyspace.id);
+            if outgrown || pins || crowds || asked {
+                let comparator = keyspace.options.comparator.clone();
+                keyspace.current.turn(border, || MemTable::new(comparator));
+            }
+        }
+        drop(guard);
+        self.measure_pressure();
+        self.background.wake();
+    }
+
+    /// The LSN below which no log is needed.
+    pub fn log_needed_from(&self) -> Lsn {
+        // P first: what is empty afterwards holds nothing below it.
+        let completed = self.sequencer.completed();
+        let keyspaces = self.keyspaces.lock().clone();
+        let guard = crossbeam_epoch::pin();
+        keyspaces
+            .values()
+            .flat_map(|k| k.current.load(&guard).generations.iter())
+            .filter(|g| !g.memtable.is_empty())
+            .map(|g| g.start)
+            .fold(completed, Lsn::min)
+    }
+
+    /// Releases snapshots that were forgotten for longer than the expiry.
+    pub fn expire_snapshots(&self) {
+        let Some(expiry) = self.options.snapshot_expiry else { return };
+        let now = self.env.clock.now();
+        let alive: Vec<Arc<Pinned>> = {
+            let mut handed_out = self.handed_out.lock();
+            handed_out.retain(|weak| weak.strong_count() > 0);
+            handed_out.iter().filter_map(Weak::upgrade).collect()
+        };
+        for pinned in alive {
+            pinned.expire(now, expiry);
+        }
+    }
+}

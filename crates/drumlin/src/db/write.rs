@@ -1,0 +1,290 @@
+//! Writes: puts, deletes, range deletions, batches and read-modify-writes, step by step.
+//!
+//! Place: called by `keyspace` and `batch`; puts `commit`, `log` and `memory` together.
+//!
+//! The steps of a write (numbers as in the commit protocol):
+//! 1. room in the log is made sure of, with nothing held; the node is allocated and filled;
+//! 2. the key's stripe is locked;
+//! 3. the LSN is drawn (the slot shows a lower bound before, the LSN after);
+//! 5. the record is copied into the log;
+//! 6. the gate: no version shows above a linearizable snapshot that still waits;
+//! 8. the version is published in the generation its LSN belongs to;
+//! 9. the slot is cleared, the stripe unlocked; `Disk` waits for the log after that.
+//!
+//! Invariants shown here:
+//! - **I1**: draw and publish under the stripe; the record is whole in the log before step 8.
+//! - A read-modify-write installs only if no version of its key newer than the one it read is in
+//!   any memory generation, and no generation has left memory since it read; else it reads again.
+//!   No disk I/O under a lock.
+//! - A batch holds the stripes of all its keys, draws one LSN, publishes its parts marked with its
+//!   slot, and takes effect when the slot is cleared, before the stripes are unlocked.
+//!
+//! Linearization: put and delete when published; batch and range deletion at `commit`; a
+//! read-modify-write when published, or where it read if it decides to write nothing.
+//!
+//! Origin: cLSM §3.1-§3.3; the deviations are in docs/papers/clsm.md. Tests: tests/linearizability.rs,
+//! tests/frozen.rs, `commit::loom_tests`.
+
+use crossbeam_epoch as epoch;
+
+use crate::commit::InFlight;
+use crate::error::{Error, Result};
+use crate::key::{KEY_BYTES_MAX, Kind, Lsn, VALUE_BYTES_MAX};
+use crate::log::{EntryParts, RecordParts};
+use crate::options::{Durability, WriteOptions};
+use crate::sync::failpoint;
+
+use super::batch::Operation;
+use super::keyspace::KeyspaceState;
+use super::lookup::lookup;
+use super::slice::Slice;
+use super::store::Store;
+
+/// Checks a key and a value against their limits.
+pub(crate) fn check_entry(key: &[u8], value: &[u8]) -> Result<()> {
+    if key.len() > KEY_BYTES_MAX {
+        return Err(Error::invalid(format!(
+            "the key has {} bytes, but at most {KEY_BYTES_MAX} are allowed",
+            key.len()
+        )));
+    }
+    if value.len() > VALUE_BYTES_MAX {
+        return Err(Error::invalid(format!(
+            "the value has {} bytes, but at most {VALUE_BYTES_MAX} are allowed: split it",
+            value.len()
+        )));
+    }
+    Ok(())
+}
+
+/// Checks the ends of a range to be deleted.
+pub(crate) fn check_range(keyspace: &KeyspaceState, start: &[u8], end: &[u8]) -> Result<()> {
+    check_entry(start, &[])?;
+    check_entry(end, &[])?;
+    if keyspace.options.comparator.compare(start, end).is_ge() {
+        return Err(Error::invalid("the range to delete is empty: its start is not before its end"));
+    }
+    Ok(())
+}
+
+/// Writes one version of one key.
+pub(crate) fn write_point(
+    store: &Store,
+    keyspace: &KeyspaceState,
+    kind: Kind,
+    key: &[u8],
+    value: &[u8],
+    options: WriteOptions,
+) -> Result<()> {
+    check_entry(key, value)?;
+    let durability = store.admit(keyspace, options)?;
+    match install(store, keyspace, kind, key, value, None)? {
+        Installed::At { end } => store.acknowledge(end, durability),
+        Installed::Conflict => unreachable!("a blind write expects nothing"),
+    }
+}
+
+/// What a read-modify-write saw, to be checked under the lock.
+struct Expectation {
+    lsn: Lsn,
+    /// `flushed_to` when it read.
+    flushed_to: Lsn,
+}
+
+enum Installed {
+    At { end: Lsn },
+    Conflict,
+}
+
+fn install(
+    store: &Store,
+    keyspace: &KeyspaceState,
+    kind: Kind,
+    key: &[u8],
+    value: &[u8],
+    expectation: Option<Expectation>,
+) -> Result<Installed> {
+    let entries = [EntryParts {
+        keyspace: keyspace.id.0,
+        kind,
+        expected: expectation.as_ref().map(|e| e.lsn),
+        key,
+        value,
+    }];
+    let record = RecordParts::new(&entries)?;
+    let log = store.log()?;
+    let units = if keyspace.options.logged { record.units() } else { 1 };
+    let room = log.ensure_room(units)?;
+
+    let guard = epoch::pin();
+    let first = keyspace.current.load(&guard).active();
+    let mut node = first.memtable.reserve(key, kind, value);
+    failpoint::hit("write::reserved");
+
+    let held = store.stripes.lock(keyspace.hasher.hash(key));
+    failpoint::hit("write::locked");
+    if let Some(expected) = expectation {
+        let now = keyspace.current.load(&guard);
+        let newest = now.generations.iter().find_map(|g| g.memtable.newest_lsn(key));
+        if now.flushed_to != expected.flushed_to || newest.is_some_and(|lsn| lsn > expected.lsn) {
+            return Ok(Installed::Conflict);
+        }
+    }
+    let write = store.sequencer.begin(units);
+    drop(room);
+    copy_to_log(store, keyspace.options.logged, &write, &record)?;
+    // Loaded after the log segment of the LSN was seen open: it knows the LSN's generation.
+    let generation = keyspace.current.load(&guard).generation_of(write.lsn());
+    if !std::ptr::eq(&**generation, &**first) {
+        node = generation.memtable.reserve(key, kind, value);
+    }
+    write.gate()?;
+    failpoint::hit("write::gated");
+    generation.memtable.publish(node, write.lsn(), None);
+    let end = write.end();
+    write.commit();
+    drop(held);
+    Ok(Installed::At { end })
+}
+
+fn copy_to_log(store: &Store, logged: bool, write: &InFlight<'_>, record: &RecordParts<'_>) -> Result<()> {
+    let log = store.log()?;
+    if logged {
+        log.write(write.lsn(), record)?;
+    } else {
+        log.write_pad(write.lsn(), write.end().0 - write.lsn().0)?;
+    }
+    failpoint::hit("write::logged");
+    Ok(())
+}
+
+/// What a read-modify-write wants done.
+pub(crate) enum Decision<T> {
+    /// Write nothing and return this.
+    Keep(T),
+    /// Set the key to the value (`None`: delete it) and return this.
+    Set(Option<Vec<u8>>, T),
+}
+
+/// Reads `key`, asks `decide`, and installs what it says if nothing newer came in between.
+/// `decide` may run several times; every failed attempt means that another write of the key went through.
+pub(crate) fn read_modify_write<T>(
+    store: &Store,
+    keyspace: &KeyspaceState,
+    key: &[u8],
+    options: WriteOptions,
+    mut decide: impl FnMut(Option<&[u8]>) -> Result<Decision<T>>,
+) -> Result<T> {
+    check_entry(key, &[])?;
+    loop {
+        let durability = store.admit(keyspace, options)?;
+        let (found, flushed_to) = {
+            let guard = epoch::pin();
+            let flushed_to = keyspace.current.load(&guard).flushed_to;
+            (lookup(keyspace, store.sequencer.slots(), &guard, key, Lsn::MAX)?, flushed_to)
+        };
+        let (value, result) = match decide(found.value.as_deref())? {
+            Decision::Keep(result) => return Ok(result),
+            Decision::Set(value, result) => (value, result),
+        };
+        let (kind, bytes) = match &value {
+            Some(value) => (Kind::Put, value.as_slice()),
+            None => (Kind::Delete, &[][..]),
+        };
+        check_entry(key, bytes)?;
+        failpoint::hit("update::decided");
+        let expectation = Expectation { lsn: found.lsn, flushed_to };
+        if let Installed::At { end } = install(store, keyspace, kind, key, bytes, Some(expectation))? {
+            store.acknowledge(end, durability)?;
+            return Ok(result);
+        }
+    }
+}
+
+/// Commits the operations of a batch (or one range deletion) at one LSN.
+pub(crate) fn commit_batch(store: &Store, operations: &[Operation], options: WriteOptions) -> Result<()> {
+    let Some(first) = operations.first() else { return Ok(()) };
+    let durability = store.admit(&first.keyspace, options)?;
+    for operation in operations {
+        if operation.keyspace.options.logged != first.keyspace.options.logged {
+            return Err(Error::invalid(
+                "a batch cannot span logged keyspaces and ones that are not: part of it would not survive a crash",
+            ));
+        }
+        operation.keyspace.check_open()?;
+    }
+    let entries: Vec<EntryParts<'_>> = operations
+        .iter()
+        .map(|o| EntryParts {
+            keyspace: o.keyspace.id.0,
+            kind: o.kind,
+            expected: None,
+            key: &o.key,
+            value: &o.value,
+        })
+        .collect();
+    let logged = first.keyspace.options.logged;
+    let record = RecordParts::new(&entries)?;
+    let units = if logged { record.units() } else { 1 };
+    let room = store.log()?.ensure_room(units)?;
+
+    let guard = epoch::pin();
+    let held = if operations.iter().any(|o| o.kind == Kind::RangeDelete) {
+        store.stripes.lock_all()
+    } else {
+        store.stripes.lock_many(operations.iter().map(|o| o.keyspace.hasher.hash(&o.key)))
+    };
+    failpoint::hit("batch::locked");
+    let batch = store.sequencer.begin(units);
+    drop(room);
+    copy_to_log(store, logged, &batch, &record)?;
+    let (lsn, slot) = (batch.lsn(), Some(batch.slot_index()));
+    for operation in operations {
+        let memtable = &operation.keyspace.current.load(&guard).generation_of(lsn).memtable;
+        if operation.kind == Kind::RangeDelete {
+            memtable.publish_range_tombstone(&operation.key, &operation.value, lsn, slot);
+        } else {
+            let node = memtable.reserve(&operation.key, operation.kind, &operation.value);
+            memtable.publish(node, lsn, slot);
+        }
+        failpoint::hit("batch::part");
+    }
+    batch.gate()?;
+    let end = batch.end();
+    batch.commit();
+    drop(held);
+    store.acknowledge(end, durability)
+}
+
+/// The outcome of a compare-and-swap.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cas {
+    /// The key held what was expected, and holds the new value now.
+    Swapped,
+    /// It did not; nothing was written.
+    Mismatch {
+        /// What it holds instead.
+        current: Option<Slice>,
+    },
+}
+
+/// The durability a write gets, from what it names, its keyspace and the store's default.
+pub(crate) fn durability_of(
+    keyspace: &KeyspaceState,
+    options: WriteOptions,
+    default: Durability,
+) -> Result<Durability> {
+    match (options.durability, keyspace.options.logged) {
+        (None | Some(Durability::Memory), false) => Ok(Durability::Memory),
+        (Some(asked), false) => Err(Error::invalid(format!(
+            "keyspace {} is not logged, so a write to it cannot be durable as {asked:?}; make a logged keyspace for it",
+            keyspace.name
+        ))),
+        (Some(Durability::Memory), true) => Err(Error::invalid(format!(
+            "keyspace {} is logged: a write without log would leave a hole in what survives; make a keyspace with `logged: false` for it",
+            keyspace.name
+        ))),
+        (Some(asked), true) => Ok(asked),
+        (None, true) => Ok(default.max(Durability::Process)),
+    }
+}
