@@ -29,8 +29,8 @@
 //!    the completed prefix; it draws no LSN.
 //!
 //! What `db` must do:
-//! - Begin with `scan`; if it is not `clean`, have everything that it replays flushed before the
-//!   first write is accepted. Start at `first_segment_after(highest LSN in the manifest)`: after a
+//! - Begin with `scan`; if it is not `clean`, `make_durable`, then have everything that it replays
+//!   flushed before the first write is accepted. Start at `first_segment_after(highest LSN in the manifest)`: after a
 //!   power loss tables may be ahead of the log, and no LSN may be drawn twice.
 //! - `sync_to(bound)` before the manifest edit of a flush up to `bound` is written. Else a power
 //!   loss keeps the flushed keyspace's part of a batch (or of history) and loses the other's.
@@ -52,6 +52,7 @@ mod format;
 mod opener;
 mod reader;
 mod recover;
+mod recovered;
 mod recycle;
 mod room;
 mod segment;
@@ -75,7 +76,8 @@ use crate::sync::{CachePadded, Condvar, Mutex};
 
 pub use entry::{EntryParts, EntryView, RecordParts};
 pub use format::{Mark, Uuid};
-pub use recover::{Hole, Mode, Recovered, ScanOptions, SegmentInfo, SessionInfo, scan};
+pub use recover::{Mode, ScanOptions, scan};
+pub use recovered::{Hole, Recovered, SegmentInfo, SessionInfo};
 pub use room::Room;
 pub use start::{LogOptions, Prior};
 

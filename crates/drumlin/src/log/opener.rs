@@ -17,7 +17,8 @@
 //!
 //! A full device: the opener says so to whoever asks for room and tries again when asked. The
 //! ballast becomes the next segment if writers in flight are already beyond the end; else it is
-//! given up, so that what is in memory can be flushed.
+//! given up, so that what is in memory can be flushed, and no new file is made unless as much
+//! stays free.
 //!
 //! Tests: `tests/space.rs`, `tests/faults.rs`.
 
@@ -127,6 +128,10 @@ impl Shared {
 
     /// Makes the next segment's file and header.
     fn prepare_next(&self) {
+        if let Err(why) = self.check_space() {
+            self.give_up_ballast();
+            return self.note_failure(why);
+        }
         let (index, floor, spare) = {
             let mut state = self.state.lock();
             (state.next_index, state.floor, state.spares.pop())
@@ -147,20 +152,49 @@ impl Shared {
             // Another spare, or a new file, may do.
             Err(_) if from_spare => {}
             Err(why) => {
-                let in_flight_wait = state.waiting_end > state.open_end;
-                let fatal = in_flight_wait && !why.is_no_space();
-                let text = why.to_string();
-                state.stalled = Some(why);
-                state.failures += 1;
-                if fatal {
-                    // Writers in flight hold key locks and cannot go back.
-                    drop(state);
-                    self.poison(text);
-                    return;
-                }
+                drop(state);
+                self.note_failure(why);
             }
         }
+    }
+
+    /// Tells everybody who waits that the next segment could not be made. Writers in flight hold
+    /// key locks and cannot go back: for them a full device is waited out, anything else is final.
+    fn note_failure(&self, why: Error) {
+        let fatal = {
+            let mut state = self.state.lock();
+            let fatal = state.waiting_end > state.open_end && !why.is_no_space();
+            state.failures += 1;
+            state.stalled = Some(why.clone());
+            fatal
+        };
         self.progress.notify_all();
+        if fatal {
+            self.poison(format!("a log segment that writers wait for could not be opened: {why}"));
+        }
+    }
+
+    /// Fails if a new file would leave the device without what others need: the rest of the
+    /// record that is waited for (a batch must not fill the device with segments only to find that
+    /// the last one does not fit), and the ballast's worth for flushes, once the ballast itself is
+    /// given up. Writers in flight get whatever there is.
+    fn check_space(&self) -> Result<()> {
+        let files = {
+            let state = self.state.lock();
+            if state.waiting_end > state.open_end {
+                return Ok(());
+            }
+            let missing = state.demand_end.saturating_sub(state.open_end).div_ceil(self.units()).max(1);
+            let missing = missing.saturating_sub(state.spares.len() as u64);
+            let reserve = u64::from(self.in_real_use(&state) && state.ballast != Ballast::Kept);
+            if missing == 0 { 0 } else { missing + reserve }
+        };
+        match self.env.fs.free_bytes(&self.dir) {
+            Ok(Some(free)) if free < files * self.file_bytes() as u64 => {
+                Err(Error::NoSpace { path: self.dir.clone() })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// A segment's file: a spare, or a new one. Header durable, under its final name.
@@ -181,6 +215,8 @@ impl Shared {
         });
         if result.is_err() {
             self.remove_quietly(&from);
+            // A rename that failed may have happened.
+            self.remove_quietly(&path);
         }
         result
     }

@@ -21,18 +21,17 @@
 //! Tests: `tests/crashes.rs`, `tests/flips.rs`, `tests/sessions.rs`.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::env::{FileSystem, ReadMode};
 use crate::error::{Corruption, Error, Result};
 use crate::key::Lsn;
 
-use super::entry::{EntryFault, EntryView, decode_entry};
-use super::format::{self, FileHeader, HEADER_PAGE, HeaderFault, Keys, MARK_UNITS, RecordKind, Uuid};
-use super::reader::{Look, Reader, SegmentFile};
+use super::format::{self, FileHeader, HEADER_PAGE, HeaderFault, Keys, MARK_UNITS, Uuid};
+use super::reader::{Reader, SegmentFile};
+use super::recovered::{Recovered, SegmentInfo, SessionInfo};
 use super::session::{SessionScan, scan_session};
-use super::start::Prior;
 
 /// What a scan is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -55,96 +54,6 @@ pub struct ScanOptions {
     pub segment_bytes: usize,
     /// What the scan is for.
     pub mode: Mode,
-}
-
-/// A stretch of log without whole records.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hole {
-    /// Its first LSN.
-    pub start: Lsn,
-    /// The next whole record, or where the log ends.
-    pub end: Lsn,
-    /// The file in which it starts.
-    pub path: PathBuf,
-    /// Byte offset of its start in that file.
-    pub offset: u64,
-    /// What is wrong there.
-    pub what: String,
-}
-
-impl Hole {
-    pub(super) fn corruption(&self, told_by: &str) -> Corruption {
-        Corruption {
-            path: self.path.clone(),
-            offset: Some(self.offset),
-            what: format!("{}, at LSN {}, though {told_by}", self.what, self.start),
-        }
-    }
-}
-
-/// One segment file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SegmentInfo {
-    /// Its number.
-    pub index: u64,
-    /// The file.
-    pub path: PathBuf,
-    /// Bytes of the file.
-    pub bytes: u64,
-    /// The first LSN of the session it belongs to; `None` if below the floor or unreadable.
-    pub session_first: Option<Lsn>,
-    /// The first record that starts in it or after it, if one does.
-    pub first_record: Option<Lsn>,
-    /// Records that start in it.
-    pub records: u64,
-}
-
-/// One session.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SessionInfo {
-    /// Its first LSN.
-    pub first: Lsn,
-    /// Where it was, or is now, cut.
-    pub end: Lsn,
-    /// True if its last record is that of a clean close.
-    pub clean: bool,
-    /// True if it ran in the present boot.
-    pub same_boot: bool,
-    /// Write records that count.
-    pub writes: u64,
-    /// Durable marks that count.
-    pub marks: u64,
-    /// Everything below had been durable, as its last mark says.
-    pub durable: Lsn,
-    /// Holes below the end.
-    pub holes: u64,
-}
-
-/// A log as it was found.
-pub struct Recovered {
-    /// Where the last session is cut; 0 if there is no log.
-    pub end: Lsn,
-    /// True if the last session was closed cleanly, or there is no log.
-    pub clean: bool,
-    /// The first segment of which there is no file. Never 0. The next session starts there or
-    /// later: see [`Recovered::first_segment_after`].
-    pub next_segment: u64,
-    /// Nothing below is needed.
-    pub floor: Lsn,
-    /// What was cut off at the end: the first hole of the last session, if anything was there.
-    pub torn: Option<Hole>,
-    /// Sessions, oldest first.
-    pub sessions: Vec<SessionInfo>,
-    /// Segment files, ascending.
-    pub segments: Vec<SegmentInfo>,
-    /// What is wrong ([`Mode::Inspect`] only).
-    pub problems: Vec<Corruption>,
-    /// Stretches of whole records that count, with the keys of their session.
-    runs: Vec<(Lsn, Lsn, Keys)>,
-    fs: Arc<dyn FileSystem>,
-    dir: PathBuf,
-    files: BTreeMap<u64, SegmentFile>,
-    units: u64,
 }
 
 /// The segments of one session.
@@ -205,13 +114,6 @@ pub fn scan(fs: &Arc<dyn FileSystem>, dir: &Path, options: ScanOptions) -> Resul
         let start = floor.max(session.header.session_first);
         let last_end = Lsn(session.indexes.last().map_or(0, |i| i + 1) * units);
         let limit = later.map_or(last_end, |l| l.prior_end);
-        // After a power loss the names of the last session's segments may be gone, but the first.
-        let present_to = if later.is_some() || same_boot { limit } else { Lsn(start.0 + 1) };
-        for index in start.0 / units..present_to.0.div_ceil(units) {
-            if !files.contains_key(&index) && index != floor.0 / units {
-                scan.missing(dir, index)?;
-            }
-        }
         let problem = &mut |problem| scan.problem(problem);
         let mut found = scan_session(&mut reader, dir, &session.keys, start, limit, problem)?;
         match later {
@@ -228,6 +130,20 @@ pub fn scan(fs: &Arc<dyn FileSystem>, dir: &Path, options: ScanOptions) -> Resul
                 recovered.end = found.end;
                 recovered.clean = found.closed;
                 recovered.torn = found.torn.clone();
+            }
+        }
+        // After a power loss the names of the last session's segments may be gone, but the first;
+        // and a clean close removes what it did not use.
+        let present_to = if later.is_some() {
+            limit
+        } else if found.closed || !same_boot {
+            Lsn(found.end.0.max(start.0 + 1))
+        } else {
+            last_end
+        };
+        for index in start.0 / units..present_to.0.div_ceil(units) {
+            if !files.contains_key(&index) && index != floor.0 / units {
+                scan.missing(dir, index)?;
             }
         }
         scan.check_lengths(session, &found, &files, units)?;
@@ -422,96 +338,5 @@ impl Scan {
     fn missing(&mut self, dir: &Path, index: u64) -> Result<()> {
         let path = dir.join(format::segment_name(index));
         self.problem(Error::corruption(path, None, format!("log segment {index} is missing")))
-    }
-}
-
-impl Recovered {
-    /// What the next session must know ([`super::LogOptions::prior`]).
-    pub fn prior(&self) -> Prior {
-        Prior {
-            end: self.end,
-            clean: self.clean,
-            floor: self.floor,
-            first_records: self.segments.iter().filter_map(|s| Some((s.index, s.first_record?))).collect(),
-        }
-    }
-
-    /// The segment that the next session may start with, if versions up to `newest` are known from
-    /// elsewhere. After a power loss the log may end before what tables hold (a flush does not
-    /// sync the log); an LSN must never be drawn twice all the same.
-    pub fn first_segment_after(&self, newest: Lsn) -> u64 {
-        self.next_segment.max(newest.0 / self.units + 1)
-    }
-
-    /// Gives every entry of every record that counts and has LSN ≥ `from` to `apply`, in the
-    /// order of LSNs. The entries of one batch have one LSN.
-    ///
-    /// Errors: what `apply` returns; [`Error::Corruption`] if a record changed since the scan or
-    /// its entries make no sense; [`Error::Unsupported`] for entries of a newer version.
-    pub fn replay(&self, from: Lsn, apply: &mut dyn FnMut(Lsn, EntryView<'_>) -> Result<()>) -> Result<()> {
-        let mut reader = Reader::new(&*self.fs, &self.files, self.units);
-        for (start, end, keys) in &self.runs {
-            if *end <= from {
-                continue;
-            }
-            let mut at = *start;
-            while at < *end {
-                let record = match reader.look(keys, at.0, end.0)? {
-                    Look::Whole(record) => record,
-                    Look::Bad { why, .. } => {
-                        let (path, offset) = reader.place(&self.dir, at);
-                        return Err(Error::corruption(path, offset, why));
-                    }
-                };
-                if record.kind == RecordKind::Write && record.lsn >= from {
-                    self.replay_record(&reader, record.lsn, record.body(), apply)?;
-                }
-                at = record.end();
-            }
-        }
-        Ok(())
-    }
-
-    fn replay_record(
-        &self,
-        reader: &Reader<'_>,
-        lsn: Lsn,
-        body: &[u8],
-        apply: &mut dyn FnMut(Lsn, EntryView<'_>) -> Result<()>,
-    ) -> Result<()> {
-        let mut at = 0;
-        while at < body.len() {
-            match decode_entry(body, &mut at) {
-                Ok(Some(entry)) => apply(lsn, entry)?,
-                Ok(None) => {}
-                Err(fault) => {
-                    let (path, offset) = reader.place(&self.dir, lsn);
-                    return Err(match fault {
-                        EntryFault::Bad(what) => Error::corruption(path, offset, what),
-                        EntryFault::Newer => Error::Unsupported {
-                            path,
-                            why: format!("the record at byte {offset} has entries of a newer kind"),
-                        },
-                    });
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-impl std::fmt::Debug for Recovered {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Recovered")
-            .field("end", &self.end)
-            .field("clean", &self.clean)
-            .field("next_segment", &self.next_segment)
-            .field("floor", &self.floor)
-            .field("torn", &self.torn)
-            .field("sessions", &self.sessions)
-            .field("segments", &self.segments)
-            .field("problems", &self.problems)
-            .field("runs", &self.runs.len())
-            .finish_non_exhaustive()
     }
 }

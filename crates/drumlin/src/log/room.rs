@@ -77,8 +77,11 @@ impl Log {
             state.demand_end = state.demand_end.max(need);
             match asked_at {
                 Some(failures) if failures != state.failures => {
-                    if let Some(why) = &state.stalled {
-                        return Err(why.clone());
+                    if let Some(why) = state.stalled.clone() {
+                        // Whoever still waits states its demand again.
+                        state.demand_end = 0;
+                        shared.progress.notify_all();
+                        return Err(why);
                     }
                     asked_at = Some(state.failures);
                 }
@@ -101,7 +104,7 @@ impl Shared {
         ((tail >> self.hot.units_shift) + 2) << self.hot.units_shift
     }
 
-    /// Sets gate and threshold from the state. Called after every change of `open_end`, `claims`,
+    /// Sets gate and threshold from the state, and wakes the opener if the next segment is due. Called after every change of `open_end`, `claims`,
     /// `closed` or `poisoned`, and when a writer went beyond the threshold.
     pub(super) fn rethink_locked(&self, state: &State) {
         if state.poisoned.is_some() || state.closed {
@@ -118,6 +121,10 @@ impl Shared {
                 (false, true) => gate_at,
                 (false, false) => gate_at.min(more_at),
             };
+            if tail > more_at {
+                // Whoever raises the threshold also tells the opener, since no writer will.
+                self.work.notify_all();
+            }
             self.hot.gate.store(if tail > gate_at { CLOSED } else { OPEN }, Ordering::Release);
             self.hot.attention_at.store(threshold, Ordering::SeqCst);
             fence(Ordering::SeqCst);
@@ -130,9 +137,7 @@ impl Shared {
     /// A record ends beyond the threshold: the opener has work, or the gate must close.
     #[cold]
     pub(super) fn attend(&self) {
-        let state = self.state.lock();
-        self.rethink_locked(&state);
-        self.work.notify_all();
+        self.rethink_locked(&self.state.lock());
     }
 
     /// Waits until the log is open up to `end`. The caller has `end - 1` in flight, and perhaps

@@ -17,7 +17,7 @@ use crate::key::Lsn;
 
 use super::format::{Keys, Mark, RecordKind, Word};
 use super::reader::{Look, Reader, Record};
-use super::recover::Hole;
+use super::recovered::Hole;
 
 /// A stretch of whole records.
 #[derive(Clone, Copy)]

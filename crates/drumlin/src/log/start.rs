@@ -8,8 +8,8 @@
 //! 2. When `start` returns, the first segment's header, which states where the session before was
 //!    cut, is durable, and so is its name.
 //!    Before that header exists, the names of all earlier segments are durable.
-//! 3. Nothing at or above the floor is touched, and nothing is removed before the new header,
-//!    which repeats the floor, is durable.
+//! 3. Nothing at or above the floor is touched, and nothing below it before the new header, which
+//!    repeats the floor, is durable.
 //!
 //! Tests: `tests/sessions.rs`.
 
@@ -155,8 +155,9 @@ impl Log {
         // The names of the sessions before first: whoever finds the new header, and takes them for
         // sealed, must find their segments too.
         env.fs.sync_dir(dir)?;
-        let spare = shared.state.lock().spares.pop();
-        let segment = shared.prepare(first_segment, floor, spare)?;
+        // A new file: the floor that the scan saw is perhaps not durable yet (the process died
+        // between its store and its sync), so nothing below it may be touched before this header.
+        let segment = shared.prepare(first_segment, floor, None)?;
         // From here on the earlier sessions are sealed, and the floor is durable.
         env.fs.sync_dir(dir)?;
         for path in doomed {

@@ -137,10 +137,12 @@ impl Log {
             let mut state = shared.state.lock();
             (std::mem::take(&mut state.prepared), std::mem::take(&mut state.spares))
         };
-        // From the end backwards, so that a crash in between leaves no gap.
+        // From the end backwards, so that a crash in between, or a failure, leaves no gap.
         let unused = shared.table.range(last + 1..u64::MAX);
         for segment in unused.iter().chain(&prepared).rev() {
-            shared.remove_quietly(&shared.segment_path(segment.index()));
+            if shared.env.fs.remove(&shared.segment_path(segment.index())).is_err() {
+                break;
+            }
         }
         for segment in shared.table.range(last..last + 1) {
             let path = shared.segment_path(segment.index());

@@ -4,7 +4,12 @@
 //! back from any file system.
 
 mod crashes;
+mod durability;
+mod faults;
 mod flips;
+mod recycling;
+mod sessions;
+mod space;
 mod writing;
 
 use std::path::Path;

@@ -1,0 +1,217 @@
+//! What a scan found: sessions, segments, holes, and the records to be replayed.
+//!
+//! Place: made by `recover`; `db` replays it and hands its [`Prior`] to the next session; `inspect`
+//! and `verify` print it.
+//!
+//! Invariants:
+//! 1. `replay` gives exactly the records in `runs`, checked once more as they are read.
+//! 2. Nothing is written, but by `make_durable`, which changes no byte.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::env::FileSystem;
+use crate::error::{Corruption, Error, Result};
+use crate::key::Lsn;
+
+use super::entry::{EntryFault, EntryView, decode_entry};
+use super::format::{Keys, RecordKind};
+use super::reader::{Look, Reader, SegmentFile};
+use super::start::Prior;
+
+/// A stretch of log without whole records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hole {
+    /// Its first LSN.
+    pub start: Lsn,
+    /// The next whole record, or where the log ends.
+    pub end: Lsn,
+    /// The file in which it starts.
+    pub path: PathBuf,
+    /// Byte offset of its start in that file.
+    pub offset: u64,
+    /// What is wrong there.
+    pub what: String,
+}
+
+impl Hole {
+    pub(super) fn corruption(&self, told_by: &str) -> Corruption {
+        Corruption {
+            path: self.path.clone(),
+            offset: Some(self.offset),
+            what: format!("{}, at LSN {}, though {told_by}", self.what, self.start),
+        }
+    }
+}
+
+/// One segment file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SegmentInfo {
+    /// Its number.
+    pub index: u64,
+    /// The file.
+    pub path: PathBuf,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// The first LSN of the session it belongs to; `None` if below the floor or unreadable.
+    pub session_first: Option<Lsn>,
+    /// The first record that starts in it or after it, if one does.
+    pub first_record: Option<Lsn>,
+    /// Records that start in it.
+    pub records: u64,
+}
+
+/// One session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionInfo {
+    /// Its first LSN.
+    pub first: Lsn,
+    /// Where it was, or is now, cut.
+    pub end: Lsn,
+    /// True if its last record is that of a clean close.
+    pub clean: bool,
+    /// True if it ran in the present boot.
+    pub same_boot: bool,
+    /// Write records that count.
+    pub writes: u64,
+    /// Durable marks that count.
+    pub marks: u64,
+    /// Everything below had been durable, as its last mark says.
+    pub durable: Lsn,
+    /// Holes below the end.
+    pub holes: u64,
+}
+
+/// A log as it was found.
+pub struct Recovered {
+    /// Where the last session is cut; 0 if there is no log.
+    pub end: Lsn,
+    /// True if the last session was closed cleanly, or there is no log.
+    pub clean: bool,
+    /// The first segment of which there is no file. Never 0. The next session starts there or
+    /// later: see [`Recovered::first_segment_after`].
+    pub next_segment: u64,
+    /// Nothing below is needed.
+    pub floor: Lsn,
+    /// What was cut off at the end: the first hole of the last session, if anything was there.
+    pub torn: Option<Hole>,
+    /// Sessions, oldest first.
+    pub sessions: Vec<SessionInfo>,
+    /// Segment files, ascending.
+    pub segments: Vec<SegmentInfo>,
+    /// What is wrong ([`Mode::Inspect`] only).
+    pub problems: Vec<Corruption>,
+    /// Stretches of whole records that count, with the keys of their session.
+    pub(super) runs: Vec<(Lsn, Lsn, Keys)>,
+    pub(super) fs: Arc<dyn FileSystem>,
+    pub(super) dir: PathBuf,
+    pub(super) files: BTreeMap<u64, SegmentFile>,
+    pub(super) units: u64,
+}
+
+impl Recovered {
+    /// What the next session must know ([`super::LogOptions::prior`]).
+    pub fn prior(&self) -> Prior {
+        Prior {
+            end: self.end,
+            clean: self.clean,
+            floor: self.floor,
+            first_records: self.segments.iter().filter_map(|s| Some((s.index, s.first_record?))).collect(),
+        }
+    }
+
+    /// The segment that the next session may start with, if versions up to `newest` are known from
+    /// elsewhere. After a power loss the log may end before what tables hold (a flush does not
+    /// sync the log); an LSN must never be drawn twice all the same.
+    pub fn first_segment_after(&self, newest: Lsn) -> u64 {
+        self.next_segment.max(newest.0 / self.units + 1)
+    }
+
+    /// Makes what counts as durable as it is visible: after a crash of the process much of it is
+    /// perhaps only in the system's cache. To be called before any of it is flushed, if the log is
+    /// not clean: else a power loss in the middle of the flushes keeps one keyspace's part of a
+    /// batch and loses the other's, and forgets how far LSNs had been drawn.
+    ///
+    /// Errors: what mapping, syncing or listing met.
+    pub fn make_durable(&self) -> Result<()> {
+        let whole = super::HEADER_PAGE + self.units as usize * 8;
+        // A file cut short by a clean close is durable.
+        for file in self.files.values().filter(|f| f.bytes == whole as u64) {
+            self.fs.map_log(&file.path, whole)?.sync(0..whole)?;
+        }
+        if self.files.is_empty() { Ok(()) } else { self.fs.sync_dir(&self.dir) }
+    }
+
+    /// Gives every entry of every record that counts and has LSN ≥ `from` to `apply`, in the
+    /// order of LSNs. The entries of one batch have one LSN.
+    ///
+    /// Errors: what `apply` returns; [`Error::Corruption`] if a record changed since the scan or
+    /// its entries make no sense; [`Error::Unsupported`] for entries of a newer version.
+    pub fn replay(&self, from: Lsn, apply: &mut dyn FnMut(Lsn, EntryView<'_>) -> Result<()>) -> Result<()> {
+        let mut reader = Reader::new(&*self.fs, &self.files, self.units);
+        for (start, end, keys) in &self.runs {
+            if *end <= from {
+                continue;
+            }
+            let mut at = *start;
+            while at < *end {
+                let record = match reader.look(keys, at.0, end.0)? {
+                    Look::Whole(record) => record,
+                    Look::Bad { why, .. } => {
+                        let (path, offset) = reader.place(&self.dir, at);
+                        return Err(Error::corruption(path, offset, why));
+                    }
+                };
+                if record.kind == RecordKind::Write && record.lsn >= from {
+                    self.replay_record(&reader, record.lsn, record.body(), apply)?;
+                }
+                at = record.end();
+            }
+        }
+        Ok(())
+    }
+
+    fn replay_record(
+        &self,
+        reader: &Reader<'_>,
+        lsn: Lsn,
+        body: &[u8],
+        apply: &mut dyn FnMut(Lsn, EntryView<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let mut at = 0;
+        while at < body.len() {
+            match decode_entry(body, &mut at) {
+                Ok(Some(entry)) => apply(lsn, entry)?,
+                Ok(None) => {}
+                Err(fault) => {
+                    let (path, offset) = reader.place(&self.dir, lsn);
+                    return Err(match fault {
+                        EntryFault::Bad(what) => Error::corruption(path, offset, what),
+                        EntryFault::Newer => Error::Unsupported {
+                            path,
+                            why: format!("the record at byte {offset} has entries of a newer kind"),
+                        },
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Recovered {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Recovered")
+            .field("end", &self.end)
+            .field("clean", &self.clean)
+            .field("next_segment", &self.next_segment)
+            .field("floor", &self.floor)
+            .field("torn", &self.torn)
+            .field("sessions", &self.sessions)
+            .field("segments", &self.segments)
+            .field("problems", &self.problems)
+            .field("runs", &self.runs.len())
+            .finish_non_exhaustive()
+    }
+}
