@@ -12,6 +12,9 @@
 //! 2. Tables are durable before the manifest names them, the manifest before the superversion shows
 //!    them, the superversion before the log below is recycled (I6) or an input is removed.
 //! 3. A failed manifest write poisons the store; a full device makes the worker try again later.
+//! 4. What jobs replace goes here and nowhere else: after a job, and while anything is left, a worker moves the epoch
+//!    on and removes the files that nobody holds. A reader that lets go wakes nobody, so an idle worker with something
+//!    left looks again, ever less often.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -37,6 +40,9 @@ use super::superversion::{Generation, SuperVersion};
 
 /// How long a worker waits before it tries again on a full device.
 const RETRY: Duration = Duration::from_millis(200);
+/// How long an idle worker waits before it looks again for what readers have let go of; twice as long each time.
+const TIDY_FIRST: Duration = Duration::from_millis(5);
+const TIDY_LAST: Duration = Duration::from_secs(1);
 
 /// Work in progress and the threads that do it.
 #[derive(Default)]
@@ -164,6 +170,7 @@ impl Background {
     }
 
     fn run(&self, store: &Arc<Store>) {
+        let mut patience = TIDY_FIRST;
         loop {
             let seen = {
                 let state = self.state.lock();
@@ -180,7 +187,9 @@ impl Background {
                 if store.is_stuck() && store.pad_to_border().is_ok() {
                     continue;
                 }
-                if self.wait_for_change(seen, None) {
+                let again = store.tidy().then_some(patience);
+                patience = (patience * 2).min(TIDY_LAST);
+                if self.wait_for_change(seen, again) {
                     return;
                 }
                 continue;
@@ -189,7 +198,10 @@ impl Background {
                 Job::Flush(keyspace) => self.flush(store, keyspace),
                 Job::Compact(keyspace, plan) => self.compact(store, keyspace, plan),
             };
-            self.finish(&job, &outcome);
+            // The plan holds its inputs.
+            self.finish(job, &outcome);
+            patience = TIDY_FIRST;
+            store.tidy();
             store.measure_pressure();
             if let Err(error) = outcome {
                 let retry = if error.is_no_space() { RETRY } else { RETRY * 5 };
@@ -249,14 +261,14 @@ impl Background {
         Some(Job::Compact(keyspace, plan))
     }
 
-    fn finish(&self, job: &Job, outcome: &Result<()>) {
+    fn finish(&self, job: Job, outcome: &Result<()>) {
         let mut state = self.state.lock();
         match job {
             Job::Flush(keyspace) => {
                 state.jobs -= 1;
                 state.flushing.remove(&keyspace.id);
             }
-            Job::Compact(keyspace, plan) => state.end(keyspace.id, plan),
+            Job::Compact(keyspace, plan) => state.end(keyspace.id, &plan),
         }
         state.last_error = outcome.as_ref().err().filter(|e| !matches!(e, Error::Closed { .. })).cloned();
         state.epoch += 1;
@@ -392,7 +404,7 @@ pub(crate) fn job_context(
         next_table_id: store.next_table_id.clone(),
         table_options: TableOptions::new(&keyspace.options, keyspace.hasher),
         table_bytes: keyspace.options.table_bytes,
-        cache: store.cache.clone(),
+        shelf: store.shelf.clone(),
         snapshots,
         cancel,
         on_bytes: None,

@@ -35,7 +35,9 @@ pub use write::Cas;
 
 use crate::env::Env;
 use crate::error::{Error, Result};
+use crate::memory::MemTable;
 use crate::options::{KeyspaceOptions, Options};
+use crate::table::TableHandle;
 use crate::version::{Change, KeyspaceId, VersionEdit, encode_options};
 
 use snapshot::Pinned;
@@ -96,6 +98,9 @@ fn close(store: &Store) -> Result<()> {
         }
         None => Ok(()),
     };
+    // Nobody reads any more: what scans that were left behind hold goes too.
+    store.tidy();
+    store.shelf.sweep_all();
     *store.manifest.lock() = None;
     *store.lock.lock() = None;
     result
@@ -186,11 +191,14 @@ impl Db {
         *keyspaces = Arc::new(next);
         drop(keyspaces);
         // A job that installs checks `dropped` under the manifest's lock, so no table comes after this.
-        let _manifest = store.manifest.lock();
-        let guard = crossbeam_epoch::pin();
-        for table in state.current.load(&guard).levels.tables() {
-            table.mark_obsolete();
-        }
+        let manifest = store.manifest.lock();
+        state.current.replace(|now| {
+            now.levels.tables().for_each(TableHandle::mark_obsolete);
+            Some(now.emptied(MemTable::new(state.options.comparator.clone())))
+        });
+        drop(manifest);
+        store.measure_pressure();
+        store.background.wake();
         Ok(())
     }
 
