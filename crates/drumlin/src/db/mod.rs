@@ -197,6 +197,7 @@ impl Db {
             Some(now.emptied(MemTable::new(state.options.comparator.clone())))
         });
         drop(manifest);
+        // Its memory is free, and whoever waits for its flush waits in vain.
         store.measure_pressure();
         store.background.wake();
         Ok(())
