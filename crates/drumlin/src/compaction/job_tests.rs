@@ -106,6 +106,8 @@ impl Rig {
         let added: Vec<_> = outcome.added.iter().map(|(level, _, table)| (*level, table.clone())).collect();
         self.levels = self.levels.apply(&Bytewise, &added, &outcome.removed);
         outcome.obsolete.iter().for_each(|table| table.mark_obsolete());
+        drop(outcome);
+        self.context.shelf.sweep();
     }
 
     /// All of a level and what it overlaps, into the next.
@@ -250,10 +252,12 @@ fn random_flushes_and_compactions_answer_as_the_history_does() {
             }
             rig.check(&format!("seed {seed}"));
             rig.context.shelf.sweep();
+            rig.context.shelf.sweep();
             assert_eq!(files(&fs), rig.live_files(), "no file but the live tables");
         }
         rig.context.snapshots.clear();
         rig.compact_to_the_bottom();
+        rig.context.shelf.sweep();
         rig.check(&format!("seed {seed}, compacted"));
         let live = rig.model.keys().filter(|key| rig.expected(key, Lsn::MAX).is_some()).count() as u64;
         let bottom = rig.levels.depth().saturating_sub(1);
@@ -608,6 +612,7 @@ fn a_move_changes_levels_without_a_write_unless_their_directories_differ() {
 fn a_discarded_outcome_takes_its_files_along() {
     let fs = MemFs::new();
     let rig = loaded(fs.clone());
+    rig.context.shelf.sweep();
     let before = files(&fs);
     run_compaction(&rig.plan(0), &rig.context).unwrap().discard();
     rig.context.shelf.sweep();

@@ -371,8 +371,10 @@ impl Background {
         }
     }
 
-    /// True if no job runs and none is due.
+    /// True if no job runs and none is due. What was frozen at a border that the log has not reached is not due: it
+    /// waits for writes, which need not come.
     pub fn is_idle(&self, store: &Store) -> bool {
+        let tail = store.sequencer.tail();
         let keyspaces = store.keyspaces.lock().clone();
         let guard = epoch::pin();
         let (nothing, oldest) = (Running::new(), oldest_snapshot(store));
@@ -380,7 +382,8 @@ impl Background {
         state.jobs == 0
             && keyspaces.values().all(|k| {
                 let now = k.current.load(&guard);
-                now.frozen().is_empty() && layout::pick(&now.levels, &k.options, &nothing, oldest).is_none()
+                now.frozen().last().is_none_or(|oldest| oldest.end() > tail)
+                    && layout::pick(&now.levels, &k.options, &nothing, oldest).is_none()
             })
     }
 
