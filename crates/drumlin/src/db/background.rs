@@ -197,7 +197,10 @@ impl Background {
             };
             let mut outcome = self.perform(store, &job);
             let is_full = outcome.as_ref().is_err_and(Error::is_no_space);
-            if is_full && matches!(job, Job::Flush(_)) && store.log.get().is_some_and(|l| l.give_up_stock() > 0) {
+            if is_full
+                && matches!(job, Job::Flush(_))
+                && store.log.get().is_some_and(|l| l.give_up_stock() > 0)
+            {
                 outcome = self.perform(store, &job);
             }
             self.finish(&job, &outcome);
@@ -484,7 +487,8 @@ impl Store {
                 let guard = epoch::pin();
                 targets.iter().all(|(k, tail)| {
                     let now = k.current.load(&guard);
-                    now.flushed_to >= *tail
+                    k.is_dropped()
+                        || now.flushed_to >= *tail
                         || now.generations.iter().all(|g| g.start >= *tail || g.memtable.is_empty())
                 })
             };
@@ -502,7 +506,7 @@ impl Store {
                 targets.iter().all(|(k, tail)| {
                     let now = k.current.load(&guard);
                     let oldest_is_due = now.generations.last().is_some_and(|g| g.end() <= tail_now);
-                    now.flushed_to >= *tail || !oldest_is_due
+                    k.is_dropped() || now.flushed_to >= *tail || !oldest_is_due
                 })
             });
             if step.is_err() {

@@ -64,7 +64,9 @@ pub fn judge(remains: &Remains, depth: u32, salt: u64) {
         // of the process can still take anything.
         let exact = !(remains.crash == Crash::Process && sample.crash != Crash::Process);
         let expected = match &sample.expected {
-            Expected::Prefix(oracle, _, to) if !exact => Expected::Prefix(oracle.clone(), sample.durable, *to),
+            Expected::Prefix(oracle, _, to) if !exact => {
+                Expected::Prefix(oracle.clone(), sample.durable, *to)
+            }
             _ => Expected::State(state),
         };
         judge(&Remains { expected, ..sample }, depth - 1, salt.wrapping_add(1));

@@ -235,18 +235,12 @@ impl Writer {
 
     fn clear(&mut self, keyspace: &'static str, start: &[u8], end: &[u8]) {
         let records = self.model.entry(keyspace).or_default();
-        let gone: Vec<_> =
-            records.range(start.to_vec()..end.to_vec()).map(|(key, _)| key.clone()).collect();
+        let gone: Vec<_> = records.range(start.to_vec()..end.to_vec()).map(|(key, _)| key.clone()).collect();
         gone.iter().for_each(|key| self.set(keyspace, key, None));
     }
 
     /// An operation whose effect on the model has been made: says so, does it, and says that it is done.
-    fn act(
-        &mut self,
-        what: String,
-        durable: bool,
-        body: impl FnOnce(&Writer) -> Result<()>,
-    ) -> Result<()> {
+    fn act(&mut self, what: String, durable: bool, body: impl FnOnce(&Writer) -> Result<()>) -> Result<()> {
         {
             let mut told = self.oracle.lock();
             told.states.push(self.number);
