@@ -37,7 +37,7 @@ use crate::budget::Account;
 use crate::sync::CachePadded;
 use crate::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
-use super::local;
+use super::{local, pages};
 
 /// Bytes of a unit.
 pub(super) const UNIT_BYTES: usize = 8;
@@ -57,12 +57,8 @@ const BLOCK_UNITS_MIN: u64 = 2048 / UNIT_BYTES as u64;
 const BLOCK_UNITS_MAX: u64 = 16384 / UNIT_BYTES as u64;
 /// Alignment of a small chunk.
 const LINE_BYTES: usize = LINE_UNITS as usize * UNIT_BYTES;
-/// Chunks from this size on are aligned to it and ask for huge pages: a search jumps all over the
-/// memtable, and with 4 KiB pages its walk through the page tables costs as much as the misses.
-const HUGE_PAGE_BYTES: usize = 2 << 20;
-/// A page, as the system hands them out.
-#[cfg(all(target_os = "linux", not(miri), not(loom)))]
-const PAGE_BYTES: usize = 4096;
+/// Chunks from this size on are aligned to it and ask for huge pages.
+const HUGE_PAGE_BYTES: usize = pages::HUGE_PAGE_BYTES;
 
 /// How an allocation lies around its *origin*, in units.
 #[derive(Clone, Copy, Debug)]
@@ -305,25 +301,11 @@ impl Arena {
             return;
         }
         let layout = chunk_layout(index);
-        // SAFETY: the layout is not empty. Test: allocations_never_overlap.
-        let fresh = unsafe { alloc(layout) };
-        if fresh.is_null() {
-            handle_alloc_error(layout);
-        }
-        // SAFETY: the chunk is this thread's own, and what it holds does not matter yet. Test: as above.
-        unsafe { forget_pages(fresh, layout) };
-        #[cfg(all(target_os = "linux", not(miri), not(loom)))]
-        if layout.size() >= HUGE_PAGE_BYTES {
-            // SAFETY: the range is the fresh chunk, and the advice does not change what it holds.
-            // A refusal only makes it slower. Test: allocations_never_overlap.
-            let _ = unsafe {
-                rustix::mm::madvise(fresh.cast(), layout.size(), rustix::mm::Advice::LinuxHugepage)
-            };
-        }
+        let fresh = pages::allocate(layout);
         if chunk.compare_exchange(ptr::null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire).is_err() {
             // SAFETY: allocated above with this layout and shown to nobody.
             // Test: threads_allocate_without_overlap.
-            unsafe { dealloc(fresh, layout) };
+            unsafe { pages::give_back(fresh, layout) };
         }
     }
 }
@@ -336,10 +318,7 @@ impl Drop for Arena {
             if !base.is_null() {
                 // SAFETY: installed by `install` with this layout; `&mut self` ends every use.
                 // Test: every test below, under the address sanitizer (leaks, double frees).
-                unsafe {
-                    forget_pages(base, chunk_layout(index));
-                    dealloc(base, chunk_layout(index));
-                }
+                unsafe { pages::give_back(base, chunk_layout(index)) };
             }
         }
         let mut large = self.central.large.load(Ordering::Relaxed);
@@ -367,29 +346,6 @@ unsafe fn installed(chunk: &AtomicPtr<u8>) -> *mut u8 {
     // SAFETY: asserted by the caller and checked by loom.
     #[cfg(loom)]
     return unsafe { chunk.unsync_load() };
-}
-
-/// Gives the whole pages of a chunk back to the system; they read as zeros when they are next touched. Without this an
-/// allocator that keeps what was freed would make a chunk resident before it is used, and keep it so afterwards.
-///
-/// # Safety
-/// The chunk was allocated with `layout`, and nobody cares for what it holds.
-unsafe fn forget_pages(base: *mut u8, layout: Layout) {
-    #[cfg(all(target_os = "linux", not(miri), not(loom)))]
-    {
-        let start = base.addr().next_multiple_of(PAGE_BYTES);
-        let end = (base.addr() + layout.size()) / PAGE_BYTES * PAGE_BYTES;
-        if start < end {
-            let first = base.with_addr(start);
-            // SAFETY: whole pages within the chunk, whose contents do not matter (asserted by the caller). A refusal
-            // leaves them as they are. Test: threads_allocate_without_overlap, tests/memory.rs.
-            let _ = unsafe {
-                rustix::mm::madvise(first.cast(), end - start, rustix::mm::Advice::LinuxDontNeed)
-            };
-        }
-    }
-    #[cfg(not(all(target_os = "linux", not(miri), not(loom))))]
-    let _ = (base, layout);
 }
 
 /// The first unit after the chunk of `unit`.

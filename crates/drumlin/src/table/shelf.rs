@@ -84,7 +84,8 @@ impl Shelf {
         }
         let taken = self.resident_bytes() + self.lent.load(Ordering::Relaxed);
         // Something is always left, else every read of a block would go to its file.
-        let left = self.bytes_max.saturating_sub(taken).max(self.bytes_max / CACHE_SHARE_MIN);
+        // An eighth more is what it evicted and cannot free yet.
+        let left = (self.bytes_max.saturating_sub(taken) / 9 * 8).max(self.bytes_max / CACHE_SHARE_MIN);
         if left != self.cache.capacity() {
             self.cache.set_capacity(left);
         }
