@@ -12,6 +12,10 @@
 //! 2. Tables are durable before the manifest names them, the manifest before the superversion shows
 //!    them, the superversion before the log below is recycled (I6) or an input is removed.
 //! 3. A failed manifest write poisons the store; a full device makes the worker try again later.
+//! 4. No wake-up is lost. A worker sleeps only while `epoch` is what it was before the worker looked
+//!    for work. What makes work raises it: turns, ended jobs, requests. Two things that make work do
+//!    not, the tail passing a border and the release of a snapshot; so whoever is about to wait for
+//!    the workers raises it too (without waking others that wait), and every worker looks again.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -149,6 +153,7 @@ impl Background {
             if let Some(error) = &state.last_error {
                 return Err(error.clone());
             }
+            state.epoch += 1;
             self.work.notify_all();
             self.progress.wait(&mut state);
         }
@@ -175,9 +180,10 @@ impl Background {
                 }
                 continue;
             }
-            let Some(job) = self.pick(store) else {
+            let tail = store.sequencer.tail();
+            let Some(job) = self.pick(store, tail) else {
                 // Writers wait for memory, and what could be flushed ends beyond the tail.
-                if store.is_stuck() && store.pad_to_border().is_ok() {
+                if store.is_stuck(tail) && store.pad_to_border().is_ok() {
                     continue;
                 }
                 if self.wait_for_change(seen, None) {
@@ -216,11 +222,11 @@ impl Background {
         self.cancel.load(Ordering::Acquire)
     }
 
-    fn pick(&self, store: &Store) -> Option<Job> {
+    /// The most urgent job, and marks it begun. Generations that end above `tail` are left alone.
+    fn pick(&self, store: &Store, tail: Lsn) -> Option<Job> {
         let keyspaces = store.keyspaces.lock().clone();
         let guard = epoch::pin();
         let mut state = self.state.lock();
-        let tail = store.sequencer.tail();
         let oldest = keyspaces
             .values()
             .filter(|k| !state.flushing.contains(&k.id))
@@ -353,14 +359,17 @@ impl Background {
                 return Err(error);
             }
             if state.epoch == seen {
+                state.epoch += 1;
                 self.work.notify_all();
                 self.progress.wait(&mut state);
             }
         }
     }
 
-    /// True if no job runs and none is due.
+    /// True if no job runs and none is due. A generation turned at a border that the log has not
+    /// reached is not due.
     pub fn is_idle(&self, store: &Store) -> bool {
+        let tail = store.sequencer.tail();
         let keyspaces = store.keyspaces.lock().clone();
         let guard = epoch::pin();
         let (nothing, oldest) = (Running::new(), oldest_snapshot(store));
@@ -368,7 +377,8 @@ impl Background {
         state.jobs == 0
             && keyspaces.values().all(|k| {
                 let now = k.current.load(&guard);
-                now.frozen().is_empty() && layout::pick(&now.levels, &k.options, &nothing, oldest).is_none()
+                now.frozen().last().is_none_or(|g| g.end() > tail)
+                    && layout::pick(&now.levels, &k.options, &nothing, oldest).is_none()
             })
     }
 

@@ -16,6 +16,8 @@ mod slice;
 mod snapshot;
 mod stats;
 mod store;
+#[cfg(all(test, not(loom)))]
+mod store_tests;
 mod superversion;
 mod verify;
 mod write;
@@ -185,12 +187,16 @@ impl Db {
         next.remove(name);
         *keyspaces = Arc::new(next);
         drop(keyspaces);
-        // A job that installs checks `dropped` under the manifest's lock, so no table comes after this.
-        let _manifest = store.manifest.lock();
-        let guard = crossbeam_epoch::pin();
-        for table in state.current.load(&guard).levels.tables() {
-            table.mark_obsolete();
+        {
+            // A job that installs checks `dropped` under the manifest's lock: no table comes after this.
+            let _manifest = store.manifest.lock();
+            let guard = crossbeam_epoch::pin();
+            for table in state.current.load(&guard).levels.tables() {
+                table.mark_obsolete();
+            }
         }
+        // What it had in memory holds nobody up any more.
+        store.measure_pressure();
         Ok(())
     }
 
@@ -239,6 +245,7 @@ impl Db {
 
     /// Waits until no flush or compaction is running or due.
     pub fn wait_for_idle(&self) -> Result<()> {
+        self.store.check_readable()?;
         self.store.background.wait_until(&self.store, || self.store.background.is_idle(&self.store))
     }
 

@@ -1,0 +1,165 @@
+//! What the store's parts do to each other in orders that are rare: each test brings one about.
+
+use std::sync::{Condvar, Mutex, mpsc};
+use std::time::{Duration, Instant};
+
+use super::*;
+use crate::env::MemFs;
+use crate::sync::failpoint;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn open(options: Options) -> (Db, Keyspace) {
+    let options = Options { segment_bytes: 64 << 10, ..options };
+    let db = Db::open_with(Env::with_fs(MemFs::new()), "/store", options).expect("open");
+    let keyspace = db.keyspace("k", Default::default()).expect("keyspace");
+    (db, keyspace)
+}
+
+/// A pause point that stops threads of one name once, and says so.
+struct Stop {
+    inside: Mutex<bool>,
+    open: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Stop {
+    fn at(point: &'static str, thread: &'static str) -> Arc<Stop> {
+        let stop = Arc::new(Stop { inside: false.into(), open: false.into(), changed: Condvar::new() });
+        let here = stop.clone();
+        failpoint::set(point, move || {
+            if std::thread::current().name() == Some(thread) {
+                *here.inside.lock().expect("no panic") = true;
+                here.changed.notify_all();
+                let open = here.open.lock().expect("no panic");
+                drop(here.changed.wait_while(open, |open| !*open).expect("no panic"));
+            }
+        });
+        stop
+    }
+
+    fn wait_until_inside(&self) {
+        let inside = self.inside.lock().expect("no panic");
+        let (inside, _) =
+            self.changed.wait_timeout_while(inside, PATIENCE, |inside| !*inside).expect("no panic");
+        assert!(*inside, "the thread gets there");
+    }
+
+    fn let_go(&self) {
+        *self.open.lock().expect("no panic") = true;
+        self.changed.notify_all();
+    }
+}
+
+fn spawn<T: Send + 'static>(
+    name: &str,
+    body: impl FnOnce() -> T + Send + 'static,
+) -> std::thread::JoinHandle<T> {
+    std::thread::Builder::new().name(name.into()).spawn(body).expect("spawn")
+}
+
+/// Regression: writers hung for ever, now and then, on a busy machine. One thread found memory full
+/// and was preempted before it said so; a flush emptied memory and said so; then the first one said
+/// that it was full. Nothing was left to flush, so nobody looked again.
+#[test]
+fn a_late_verdict_that_memory_is_full_does_not_outlive_the_flush() {
+    let (db, keyspace) = open(Options { memory_bytes: 4 << 20, background_threads: 2, ..Default::default() });
+    // Nothing can be flushed while this put is in flight, so memory fills up.
+    let put = Stop::at("write::logged", "frozen");
+    let frozen = {
+        let keyspace = keyspace.clone();
+        spawn("frozen", move || keyspace.put("frozen", "x"))
+    };
+    put.wait_until_inside();
+    let filler = {
+        let keyspace = keyspace.clone();
+        spawn("filler", move || (0..2500).try_for_each(|i: u32| keyspace.put(i.to_be_bytes(), [7; 1000])))
+    };
+    let began = Instant::now();
+    while !db.store.is_full() {
+        assert!(began.elapsed() < PATIENCE, "memory fills up");
+        std::thread::yield_now();
+    }
+    let verdict = Stop::at("pressure::full", "late");
+    let late = {
+        let store = db.store.clone();
+        spawn("late", move || store.measure_pressure())
+    };
+    verdict.wait_until_inside();
+    put.let_go();
+    frozen.join().expect("no panic").expect("put");
+    let (done, flushed) = mpsc::channel();
+    let flusher = {
+        let db = db.clone();
+        spawn("flusher", move || {
+            let result = db.flush();
+            let _ = done.send(());
+            result
+        })
+    };
+    // Either everything is flushed now, or those who would do it wait for the verdict.
+    let _ = flushed.recv_timeout(Duration::from_secs(2));
+    verdict.let_go();
+    late.join().expect("no panic");
+    flusher.join().expect("no panic").expect("flush");
+    let (done, put) = mpsc::channel();
+    let last = {
+        let keyspace = keyspace.clone();
+        spawn("last", move || {
+            filler.join().expect("no panic").expect("the filler's puts");
+            let result = keyspace.put("last", "x");
+            let _ = done.send(());
+            result
+        })
+    };
+    put.recv_timeout(PATIENCE).expect("nothing is full any more, so writers go on");
+    last.join().expect("no panic").expect("put");
+    failpoint::clear("write::logged");
+    failpoint::clear("pressure::full");
+    db.close().expect("close");
+}
+
+/// Regression: a worker that looked for forgotten snapshots held them while it looked, and each holds
+/// the store. When the user dropped the last handle just then, the worker closed the store, and so
+/// waited for its own end.
+#[test]
+fn looking_for_forgotten_snapshots_does_not_keep_the_store_open() {
+    let (db, keyspace) =
+        open(Options { snapshot_expiry: Some(Duration::from_secs(3600)), ..Default::default() });
+    let store = db.store.clone();
+    let snapshot = db.snapshot().expect("snapshot");
+    let looking = store.handed_out.lock()[0].upgrade().expect("the snapshot is alive");
+    drop((snapshot, keyspace, db));
+    assert!(store.is_closed(), "the last handle closes the store, whoever is looking");
+    drop(looking);
+}
+
+/// A keyspace that goes takes its memory with it: who waited for that memory goes on.
+#[test]
+fn writers_that_wait_for_memory_go_on_when_a_full_keyspace_is_dropped() {
+    let (db, keyspace) = open(Options { memory_bytes: 4 << 20, background_threads: 1, ..Default::default() });
+    let other = db.keyspace("other", Default::default()).expect("keyspace");
+    let put = Stop::at("write::gated", "frozen in k");
+    let frozen = {
+        let keyspace = keyspace.clone();
+        spawn("frozen in k", move || keyspace.put("frozen", "x"))
+    };
+    put.wait_until_inside();
+    let filler = {
+        let keyspace = keyspace.clone();
+        spawn("filler", move || (0..2500).try_for_each(|i: u32| keyspace.put(i.to_be_bytes(), [7; 1000])))
+    };
+    let began = Instant::now();
+    while !db.store.is_full() {
+        assert!(began.elapsed() < PATIENCE, "memory fills up");
+        std::thread::yield_now();
+    }
+    db.drop_keyspace("k").expect("drop");
+    assert!(!db.store.is_full(), "its memtables count no more");
+    other.put("x", "y").expect("another keyspace's put goes on");
+    put.let_go();
+    let _ = frozen.join().expect("no panic");
+    let _ = filler.join().expect("no panic");
+    failpoint::clear("write::gated");
+    db.close().expect("close");
+}
