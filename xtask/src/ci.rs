@@ -1,6 +1,6 @@
 //! `cargo x ci`: everything a change must pass, in the order that fails fastest.
 //!
-//! Place: called by `main` and, without the tests it has already run, by `.ci/run`.
+//! Place: called by `main` and, in parts around the README's test command, by `.ci/run`.
 //!
 //! Two passes of clippy: the libraries and binaries with every lint, so that the file system, the clock,
 //! random numbers and threads stay inside `env`; then all targets without that one, since tests may use them.
@@ -22,25 +22,16 @@ const STEPS: &[Step] = &[
     ("tour", tour),
 ];
 
-/// Runs the steps; stops at the first that fails.
-pub fn run(arguments: &[String]) -> Result<(), String> {
-    let mut without = Vec::new();
-    let mut arguments = arguments.iter();
-    while let Some(argument) = arguments.next() {
-        match (argument.as_str(), arguments.next()) {
-            ("--without", Some(step)) if STEPS.iter().any(|(name, _)| name == step) => {
-                without.push(step.as_str())
-            }
-            _ => {
-                return Err(
-                    "ci: --without STEP, with a STEP of fmt, tidy, clippy, doc, test, loom, tour".into()
-                );
-            }
-        }
+/// Runs the steps named, or all of them; stops at the first that fails.
+pub fn run(wanted: &[String]) -> Result<(), String> {
+    if let Some(unknown) = wanted.iter().find(|w| STEPS.iter().all(|(name, _)| name != w)) {
+        let names: Vec<&str> = STEPS.iter().map(|(name, _)| *name).collect();
+        return Err(format!("ci: there is no step {unknown}; the steps are {}", names.join(", ")));
     }
     let started = Instant::now();
     let mut times = Vec::new();
-    for (name, step) in STEPS.iter().filter(|(name, _)| !without.contains(name)) {
+    for (name, step) in STEPS.iter().filter(|(name, _)| wanted.is_empty() || wanted.iter().any(|w| w == name))
+    {
         println!("==> {name}");
         let began = Instant::now();
         step()?;
@@ -55,7 +46,7 @@ fn clippy() -> Result<(), String> {
     let root = tree::root();
     let strict = ["clippy", "--workspace", "--lib", "--bins", "--", "-D", "warnings"];
     show("clippy", &mut cargo(&root, &strict))?;
-    let all = ["clippy", "--workspace", "--", "-D", "warnings"];
+    let all = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
     let tests_may = ["-A", "clippy::disallowed_methods", "-A", "clippy::disallowed_types"];
     show("clippy of the tests", cargo(&root, &all).args(tests_may))
 }

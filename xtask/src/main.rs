@@ -18,8 +18,8 @@ use std::process::ExitCode;
 const MENU: &str = "\
 cargo x COMMAND
 
-  ci [--without STEP]...    everything a change must pass, step by step with times
-                            (steps: fmt, tidy, clippy, doc, test, loom, tour)
+  ci [STEP]...              what a change must pass, step by step with times
+                            (fmt, tidy, clippy, doc, test, loom, tour; all if none is named)
   tidy                      the style that a program can check; seconds, no build
   loom [FILTER]             the model-checked tests (default filter: loom_)
   soak [NAME [ROUNDS]]      the heavy tests; without a name, the list of them

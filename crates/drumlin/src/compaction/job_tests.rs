@@ -344,7 +344,7 @@ fn parts_side_by_side_write_what_one_would() {
             rig.context.table_bytes = 1 << 10;
             let plan = CompactionPlan { cuts, ..rig.plan(0) };
             let job = Job::new(plan.clone(), rig.context.clone()).unwrap();
-            assert_eq!(job.cuts.len() > 0, parallelism > 1, "{:?}", job.cuts);
+            assert_eq!(!job.cuts.is_empty(), parallelism > 1, "{:?}", job.cuts);
             assert!(job.cuts.len() < parallelism && job.cuts.is_sorted());
             let outcome = run_compaction(&plan, &rig.context).unwrap();
             rig.apply(outcome);

@@ -473,7 +473,8 @@ impl Store {
                 let guard = epoch::pin();
                 targets.iter().all(|(k, tail)| {
                     let now = k.current.load(&guard);
-                    now.flushed_to >= *tail
+                    k.is_dropped()
+                        || now.flushed_to >= *tail
                         || now.generations.iter().all(|g| g.start >= *tail || g.memtable.is_empty())
                 })
             };
@@ -491,7 +492,7 @@ impl Store {
                 targets.iter().all(|(k, tail)| {
                     let now = k.current.load(&guard);
                     let oldest_is_due = now.generations.last().is_some_and(|g| g.end() <= tail_now);
-                    now.flushed_to >= *tail || !oldest_is_due
+                    k.is_dropped() || now.flushed_to >= *tail || !oldest_is_due
                 })
             });
             if step.is_err() {

@@ -36,8 +36,12 @@ pub(crate) struct KeyspaceState {
 }
 
 impl KeyspaceState {
+    pub fn is_dropped(&self) -> bool {
+        self.dropped.load(Ordering::Acquire)
+    }
+
     pub fn check_open(&self) -> Result<()> {
-        if self.dropped.load(Ordering::Acquire) {
+        if self.is_dropped() {
             return Err(Error::Closed { what: "keyspace" });
         }
         Ok(())

@@ -187,16 +187,17 @@ impl Db {
         next.remove(name);
         *keyspaces = Arc::new(next);
         drop(keyspaces);
-        {
-            // A job that installs checks `dropped` under the manifest's lock: no table comes after this.
-            let _manifest = store.manifest.lock();
-            let guard = crossbeam_epoch::pin();
-            for table in state.current.load(&guard).levels.tables() {
-                table.mark_obsolete();
-            }
+        // A job that installs checks `dropped` under the manifest's lock, so no table comes after this.
+        let manifest = store.manifest.lock();
+        let guard = crossbeam_epoch::pin();
+        for table in state.current.load(&guard).levels.tables() {
+            table.mark_obsolete();
         }
-        // What it had in memory holds nobody up any more.
+        drop(guard);
+        drop(manifest);
+        // Its memory is free, and whoever waits for its flush waits in vain.
         store.measure_pressure();
+        store.background.wake();
         Ok(())
     }
 

@@ -6,7 +6,8 @@
 //! Invariants:
 //! - **I7 Survival.** Every whole record that the log's rules let survive is applied in LSN order.
 //!   After an unclean stop everything recovered is flushed before the first new write, so the old
-//!   log is never read again and nothing can be appended behind a hole.
+//!   log is never read again and nothing can be appended behind a hole. Before the first of these
+//!   flushes the log is synced, else a power loss between two of them could keep half a batch.
 //! - A read-only open writes nothing: no lock file is created, no orphan removed, no log cut.
 //! - After a clean close the log is complete: what it holds becomes the newest generation and stays
 //!   logged where it is; the new session starts at the next segment.
@@ -61,7 +62,9 @@ pub(crate) fn open(env: Env, directory: &Path, options: Options) -> Result<Arc<S
     let keyspaces = keyspaces_of(&env, directory, &options, &identity, &state, &cache)?;
 
     let session_segment = state.session.map_or(0, |s| s.first_segment);
-    let first_segment = recovered.next_segment.max(session_segment);
+    // A flush does not sync the log: after a power loss the log may end before what tables hold.
+    let newest = state.keyspaces.values().map(|k| k.flushed_to).max().unwrap_or(Lsn::ZERO);
+    let first_segment = recovered.first_segment_after(newest).max(session_segment);
     let segment_units = identity.segment_bytes / Lsn::UNIT_BYTES;
     let start = if options.read_only { recovered.end } else { Lsn(first_segment * segment_units) };
     let sequencer = Sequencer::new(start);
@@ -79,6 +82,9 @@ pub(crate) fn open(env: Env, directory: &Path, options: Options) -> Result<Arc<S
         manifest,
         lock,
     ));
+    if !store.options.read_only && !recovered.clean {
+        recovered.make_durable()?;
+    }
     Recovery { store: &store }.replay(&recovered)?;
     if store.options.read_only {
         return Ok(store);

@@ -3,7 +3,7 @@
 //! Place: made by `open`; used by `write`, `keyspace`, `snapshot`, `background`.
 //!
 //! Lock order (take from left to right, never back):
-//! `measuring` → `keyspaces` → `manifest` → a keyspace's `Current::change` → `background.state`.
+//! `pressure` → `keyspaces` → `manifest` → a keyspace's `Current::change` → `background.state`.
 //! Key stripes are taken with none of these held, and nothing of these is taken under a stripe.
 //!
 //! Admission (back-pressure): before a write takes any lock it passes `admit`. With no debt that is
@@ -60,7 +60,8 @@ pub(crate) struct Store {
     delay_ns: AtomicU64,
     /// Memory is at its bound: writers wait for a flush.
     full: AtomicBool,
-    measuring: Mutex<()>,
+    /// Held while `delay_ns` and `full` are worked out and stored, so that the last look wins.
+    pressure: Mutex<()>,
     /// Given back at the end of close.
     pub lock: Mutex<Option<Box<dyn FileLock>>>,
 }
@@ -99,7 +100,7 @@ impl Store {
             closed: AtomicBool::new(false),
             delay_ns: AtomicU64::new(0),
             full: AtomicBool::new(false),
-            measuring: Mutex::new(()),
+            pressure: Mutex::new(()),
             lock: Mutex::new(lock),
         }
     }
@@ -207,7 +208,9 @@ impl Store {
     /// One at a time: a result computed before a flush and stored after that flush's own would hold
     /// writers back for a memtable that is gone, and nothing would come to let them go.
     pub fn measure_pressure(&self) {
-        let _turn = self.measuring.lock();
+        // Two at once could store in the other order than they looked: memory that was just freed
+        // would count as full, and writers would wait for a flush that nobody has to do.
+        let looking = self.pressure.lock();
         let budget = self.memtable_budget();
         let bytes = self.memtable_bytes();
         // A segment can still fill before the next look, at its nodes' size.
@@ -223,6 +226,7 @@ impl Store {
         let load = memory.max(level0).min(1.0);
         let delay = if load == 0.0 { 0 } else { (load * load * 200_000.0) as u64 };
         self.delay_ns.store(delay, Ordering::Relaxed);
+        drop(looking);
         if !full {
             self.background.wake();
         }

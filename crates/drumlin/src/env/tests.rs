@@ -79,7 +79,7 @@ impl Side {
             4 => self.fs.rename(&path, &self.dir.join(NAMES[step.other])).map(nothing),
             5 => self.fs.remove(&path).map(nothing),
             6 => {
-                let dir = if step.number % 2 == 0 { self.dir.clone() } else { self.dir.join("sub") };
+                let dir = if step.number.is_multiple_of(2) { self.dir.clone() } else { self.dir.join("sub") };
                 self.fs.sync_dir(&dir)?;
                 Ok(format!("{:?}", self.fs.list(&dir)?).into_bytes())
             }
@@ -100,8 +100,8 @@ impl Side {
                 Ok(vec![])
             }
             10 => {
-                let held = self.fs.lock(&path, step.number % 2 == 0)?;
-                let again = self.fs.lock(&path, step.number % 3 == 0).map(drop);
+                let held = self.fs.lock(&path, step.number.is_multiple_of(2))?;
+                let again = self.fs.lock(&path, step.number.is_multiple_of(3)).map(drop);
                 drop(held);
                 again.map(nothing)
             }

@@ -100,7 +100,7 @@ pub struct Recovered {
     pub sessions: Vec<SessionInfo>,
     /// Segment files, ascending.
     pub segments: Vec<SegmentInfo>,
-    /// What is wrong ([`Mode::Inspect`] only).
+    /// What is wrong (`Mode::Inspect` only).
     pub problems: Vec<Corruption>,
     /// Stretches of whole records that count, with the keys of their session.
     pub(super) runs: Vec<(Lsn, Lsn, Keys)>,

@@ -286,7 +286,7 @@ fn threads_that_publish_at_one_place_at_once_lose_nothing() {
             let (table, barrier, waiting) = (&table, &barrier, &waiting);
             scope.spawn(move || {
                 for round in 0..rounds {
-                    let key = |i: u64| (round << 32 | (i * THREADS + thread) * 31 % 997).to_be_bytes();
+                    let key = |i: u64| ((round << 32) | ((i * THREADS + thread) * 31 % 997)).to_be_bytes();
                     let nodes: Vec<_> =
                         (0..burst).map(|i| table.reserve(&key(i), Kind::Put, b"value")).collect();
                     barrier.wait();

@@ -38,8 +38,6 @@ use super::history::{ABSENT, Class, History, KEYS_MAX, Key, Op, Seen, Value};
 /// How hard a decision was.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Effort {
-    /// Operations judged.
-    pub ops: usize,
     /// The largest number of configurations at any instant.
     pub configurations_max: usize,
     /// The largest number of operations open at any instant.
@@ -160,7 +158,7 @@ fn decide(history: &History, judged: Vec<(u64, &Op)>) -> Result<Effort, Box<Viol
     let mut search = Search {
         open: Vec::new(),
         configurations: vec![Configuration { done: 0, state: history.initial }],
-        effort: Effort { ops: judged.len(), ..Effort::default() },
+        effort: Effort::default(),
     };
     for (_, returns, number) in instants {
         if returns {

@@ -135,7 +135,7 @@ impl Target {
                 return Ok(());
             }
             Reader::Snapshot(snapshot) => snapshot.range(keyspace, bounds)?,
-            Reader::Scan(scan) => scan,
+            Reader::Scan(scan) => *scan,
         };
         let mut last = None;
         while let Some(entry) = if way == 1 { scan.next() } else { scan.next_back() } {
@@ -153,7 +153,7 @@ impl Target {
 
 enum Reader<'a> {
     Snapshot(&'a Snapshot),
-    Scan(drumlin::Scan),
+    Scan(Box<drumlin::Scan>),
 }
 
 /// Names of writes that one client has.
@@ -176,7 +176,7 @@ fn number(name: &[u8]) -> Key {
 fn encode(value: Value, padding_bytes: u64) -> Vec<u8> {
     let random = Rng(u64::from(value)).next();
     // Now and then one that fills blocks of its own.
-    let length = if random % 500 == 0 { 5000 } else { (random >> 16) % (padding_bytes + 1) };
+    let length = if random.is_multiple_of(500) { 5000 } else { (random >> 16) % (padding_bytes + 1) };
     let mut bytes = value.to_le_bytes().to_vec();
     bytes.resize(4 + length as usize, random as u8);
     bytes
@@ -305,7 +305,7 @@ impl Client<'_> {
                 let ret = self.ticks.next();
                 let mut reads = Vec::new();
                 let way = 1 + self.rng.below(2);
-                self.target.read_part(keyspace, keys, way, &mut reads, Reader::Scan(scan))?;
+                self.target.read_part(keyspace, keys, way, &mut reads, Reader::Scan(Box::new(scan)))?;
                 let (thread, class) = (self.thread, Class::Snapshot);
                 self.ops.push(Op { thread, class, invoke, ret, reads, writes: vec![] });
             }

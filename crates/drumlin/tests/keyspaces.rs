@@ -1,0 +1,115 @@
+//! Keyspaces come and go while others write, flush and read.
+
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a test is outside the engine")]
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use drumlin::env::{Env, MemFs};
+use drumlin::sync::failpoint;
+use drumlin::{Db, Error, Options};
+
+fn open(fs: &std::sync::Arc<MemFs>) -> Db {
+    let options = Options { memory_bytes: 8 << 20, ..Options::default() };
+    Db::open_with(Env::with_fs(fs.clone()), "/store", options).expect("open")
+}
+
+/// Regression: the flush waited for a memtable that nobody writes any more, and filled the log meanwhile.
+#[test]
+fn a_flush_ends_when_its_keyspace_is_dropped() {
+    let db = open(&MemFs::new());
+    let (doomed, other) = (
+        db.keyspace("doomed", Default::default()).unwrap(),
+        db.keyspace("other", Default::default()).unwrap(),
+    );
+    doomed.put("k", "v").unwrap();
+
+    // A write in flight keeps the flush from beginning.
+    let (frozen, is_frozen) = mpsc::channel();
+    let (thaw, thawed) = mpsc::channel::<()>();
+    let thawed = std::sync::Mutex::new(thawed);
+    failpoint::set("write::drawn", move || {
+        if std::thread::current().name() == Some("frozen for the flush") {
+            let _ = frozen.send(());
+            let _ = thawed.lock().unwrap().recv_timeout(Duration::from_secs(60));
+        }
+    });
+    let writer = std::thread::Builder::new()
+        .name("frozen for the flush".into())
+        .spawn(move || other.put("k", "v"))
+        .unwrap();
+    is_frozen.recv_timeout(Duration::from_secs(20)).expect("the put draws its LSN");
+
+    let (done, flushed) = mpsc::channel();
+    let flushing = db.clone();
+    std::thread::spawn(move || done.send(flushing.flush()));
+    assert!(flushed.recv_timeout(Duration::from_millis(200)).is_err(), "it waits for the write in flight");
+    db.drop_keyspace("doomed").unwrap();
+    drop(thaw);
+    writer.join().unwrap().unwrap();
+    failpoint::clear("write::drawn");
+    flushed.recv_timeout(Duration::from_secs(20)).expect("the flush ends").expect("and well");
+    assert!(matches!(doomed.get("k"), Err(Error::Closed { .. })));
+    db.close().unwrap();
+}
+
+#[test]
+fn a_dropped_keyspace_of_the_same_name_begins_empty_now_and_after_reopening() {
+    let fs = MemFs::new();
+    let db = open(&fs);
+    for round in 0..6 {
+        let keyspace = db.keyspace("k", Default::default()).unwrap();
+        assert_eq!(keyspace.iter().unwrap().count(), 0, "round {round}");
+        for i in 0..500 {
+            keyspace.put(format!("{round}-{i}"), vec![7; 100]).unwrap();
+        }
+        if round % 2 == 1 {
+            db.flush().unwrap();
+        }
+        db.drop_keyspace("k").unwrap();
+        assert!(matches!(keyspace.put("a", "b"), Err(Error::Closed { .. })));
+    }
+    let last = db.keyspace("k", Default::default()).unwrap();
+    last.put("only", "this").unwrap();
+    drop((db, last));
+    for fs in [fs.process_crash_clone(), fs] {
+        let db = open(&fs);
+        let keyspace = db.keyspace("k", Default::default()).unwrap();
+        let all: Vec<_> = keyspace.iter().unwrap().map(|r| r.unwrap().0).collect();
+        assert_eq!(all.len(), 1, "{all:?}");
+        assert_eq!(keyspace.get("only").unwrap().as_deref(), Some(&b"this"[..]));
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn keyspaces_come_and_go_while_others_write_and_flush() {
+    let db = open(&MemFs::new());
+    let steady = db.keyspace("steady", Default::default()).unwrap();
+    std::thread::scope(|s| {
+        for thread in 0..3 {
+            let (db, steady) = (&db, &steady);
+            s.spawn(move || {
+                for round in 0..40 {
+                    let name = format!("{thread}-{}", round % 3);
+                    let own = db.keyspace(&name, Default::default()).unwrap();
+                    for i in 0..200u32 {
+                        own.put(i.to_be_bytes(), vec![thread; 300]).unwrap();
+                        steady.put((i * 3 + u32::from(thread)).to_be_bytes(), vec![round; 300]).unwrap();
+                    }
+                    if round % 5 == 0 {
+                        match db.flush() {
+                            Ok(()) | Err(Error::Closed { .. }) => {}
+                            Err(error) => panic!("{error}"),
+                        }
+                    }
+                    assert_eq!(own.iter().unwrap().count(), 200);
+                    db.drop_keyspace(&name).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(db.keyspaces(), ["steady"]);
+    assert_eq!(steady.iter().unwrap().count(), 600);
+    db.close().unwrap();
+}
