@@ -12,19 +12,20 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a test is outside the engine")]
 
+mod support {
+    pub mod freezer;
+}
+
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex, mpsc};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use drumlin::env::{Env, MemFs};
-use drumlin::sync::failpoint;
 use drumlin::{Db, Keyspace, KeyspaceOptions, Options};
+use support::freezer::{Freezer, Frozen, PATIENCE, spawn};
 
 const FREEZE: Duration = Duration::from_secs(5);
-
-/// Long enough for any step to be reached on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Operation {
@@ -71,43 +72,6 @@ const POINTS: &[(&str, &[Operation], Stage)] = &[
 /// Pause points that no write passes.
 const ELSEWHERE: &[&str] = &["pressure::full"];
 
-/// Stops the one thread that bears its name.
-struct Freezer {
-    thread: String,
-    /// Somebody is inside; it may go.
-    state: Mutex<(bool, bool)>,
-    changed: Condvar,
-}
-
-impl Freezer {
-    fn new(thread: String) -> Arc<Freezer> {
-        Arc::new(Freezer { thread, state: Mutex::new((false, false)), changed: Condvar::new() })
-    }
-
-    fn pass(&self) {
-        if std::thread::current().name() != Some(&self.thread) {
-            return;
-        }
-        let mut state = self.state.lock().unwrap();
-        state.0 = true;
-        self.changed.notify_all();
-        while !state.1 {
-            state = self.changed.wait(state).unwrap();
-        }
-    }
-
-    fn wait_until_inside(&self) {
-        let state = self.state.lock().unwrap();
-        let (state, _) = self.changed.wait_timeout_while(state, PATIENCE, |s| !s.0).unwrap();
-        assert!(state.0, "{}: the pause point is not on the way of the operation", self.thread);
-    }
-
-    fn thaw(&self) {
-        self.state.lock().unwrap().1 = true;
-        self.changed.notify_all();
-    }
-}
-
 fn open(memory_bytes: usize) -> (Db, Keyspace) {
     let options = Options { memory_bytes, segment_bytes: 64 << 10, ..Options::default() };
     let db = Db::open_with(Env::with_fs(MemFs::new()), "/store", options).expect("open");
@@ -116,27 +80,20 @@ fn open(memory_bytes: usize) -> (Db, Keyspace) {
     (db, keyspace)
 }
 
-/// Does the operation in a thread of the freezer's name.
-fn start(
-    operation: Operation,
-    db: &Db,
-    keyspace: &Keyspace,
-    name: String,
-) -> std::thread::JoinHandle<drumlin::Result<()>> {
-    let (db, keyspace) = (db.clone(), keyspace.clone());
-    let body = move || match operation {
+/// Does the operation.
+fn work(operation: Operation, db: &Db, keyspace: &Keyspace) -> drumlin::Result<()> {
+    match operation {
         Put => keyspace.put("frozen", "after"),
         LongPut => keyspace.put("frozen", "after".repeat(30_000)),
         Update => keyspace.update("frozen", |_| Some(b"after".to_vec())).map(|_| ()),
         Batch => {
             let mut batch = db.batch();
-            batch.put(&keyspace, "frozen", "after")?;
-            batch.put(&keyspace, "frozen too", "after")?;
+            batch.put(keyspace, "frozen", "after")?;
+            batch.put(keyspace, "frozen too", "after")?;
             batch.commit()
         }
         DeleteRange => keyspace.delete_range("frozen", "frozen!"),
-    };
-    std::thread::Builder::new().name(name).spawn(body).expect("spawn")
+    }
 }
 
 /// What the frozen key holds while the operation stands at the stage, and after it.
@@ -152,7 +109,10 @@ fn held(operation: Operation, stage: Stage) -> [Option<Vec<u8>>; 2] {
 fn freeze(operation: Operation, stage: Stage, freezer: &Freezer) {
     let case = &freezer.thread;
     let (db, keyspace) = open(64 << 20);
-    let victim = start(operation, &db, &keyspace, case.clone());
+    let victim = {
+        let (db, keyspace) = (db.clone(), keyspace.clone());
+        spawn(case, move || work(operation, &db, &keyspace))
+    };
     freezer.wait_until_inside();
     let [now, after] = held(operation, stage);
 
@@ -224,9 +184,11 @@ fn points_in_sources() -> BTreeSet<String> {
                 let text = std::fs::read_to_string(&entry).expect("source");
                 let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
                 for line in code {
-                    found.extend(line.split("failpoint::hit(\"").skip(1).map(|rest| {
-                        rest.split('"').next().expect("split gives one at least").to_string()
-                    }));
+                    found.extend(
+                        line.split("failpoint::hit(\"").skip(1).map(|rest| {
+                            rest.split('"').next().expect("split gives one at least").to_string()
+                        }),
+                    );
                 }
             }
         }
@@ -238,28 +200,23 @@ fn points_in_sources() -> BTreeSet<String> {
 
 #[test]
 fn every_pause_point_of_the_sources_is_tried() {
-    let tried: BTreeSet<String> = POINTS.iter().map(|p| p.0).chain(ELSEWHERE.iter().copied()).map(String::from).collect();
+    let tried: BTreeSet<String> =
+        POINTS.iter().map(|p| p.0).chain(ELSEWHERE.iter().copied()).map(String::from).collect();
     assert_eq!(points_in_sources(), tried);
 }
 
 #[test]
 fn a_frozen_write_stops_nobody_else() {
-    let mut freezers: Vec<(&'static str, Operation, Stage, Arc<Freezer>)> = Vec::new();
+    let mut cases: Vec<(Operation, Stage, Arc<Freezer>)> = Vec::new();
     for &(point, operations, stage) in POINTS {
         for &operation in operations {
-            let freezer = Freezer::new(format!("{operation:?} at {point}"));
-            freezers.push((point, operation, stage, freezer));
+            cases.push((operation, stage, Freezer::at(point, format!("{operation:?} at {point}"))));
         }
     }
-    for point in POINTS.iter().map(|p| p.0).collect::<BTreeSet<_>>() {
-        let here: Vec<Arc<Freezer>> =
-            freezers.iter().filter(|f| f.0 == point).map(|f| f.3.clone()).collect();
-        failpoint::set(point, move || here.iter().for_each(|freezer| freezer.pass()));
-    }
     std::thread::scope(|scope| {
-        let cases: Vec<_> = freezers
+        let cases: Vec<_> = cases
             .iter()
-            .map(|(_, operation, stage, freezer)| scope.spawn(move || freeze(*operation, *stage, freezer)))
+            .map(|(operation, stage, freezer)| scope.spawn(move || freeze(*operation, *stage, freezer)))
             .collect();
         let failed = cases.into_iter().filter_map(|case| case.join().err()).count();
         assert_eq!(failed, 0, "see above");
@@ -270,12 +227,11 @@ fn a_frozen_write_stops_nobody_else() {
 /// wait; gets never do. When the put goes on, so do all.
 #[test]
 fn puts_go_on_until_memory_is_full_and_resume_when_it_is_not() {
-    let freezer = Freezer::new("full".into());
-    let here = freezer.clone();
-    failpoint::set("write::logged", move || here.pass());
     let (db, keyspace) = open(4 << 20);
-    let victim = start(Put, &db, &keyspace, "full".into());
-    freezer.wait_until_inside();
+    let victim = {
+        let keyspace = keyspace.clone();
+        Frozen::at("write::logged", "a put in flight", move || keyspace.put("frozen", "after"))
+    };
 
     let filler = {
         let keyspace = keyspace.clone();
@@ -306,8 +262,7 @@ fn puts_go_on_until_memory_is_full_and_resume_when_it_is_not() {
     assert!(keyspace.get("other-0").expect("gets go on").is_some());
     db.snapshot_recent().expect("so do recent snapshots");
 
-    freezer.thaw();
-    victim.join().expect("no panic").expect("the put succeeds");
+    victim.thaw().expect("the put succeeds");
     filler.join().expect("all puts succeed");
     assert_eq!(keyspace.get("frozen").expect("get").as_deref(), Some(&b"after"[..]));
     assert!(keyspace.get("other-3999").expect("get").is_some());

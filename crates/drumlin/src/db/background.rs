@@ -12,7 +12,9 @@
 //! 2. Tables are durable before the manifest names them, the manifest before the superversion shows
 //!    them, the superversion before the log below is recycled (I6) or an input is removed.
 //! 3. A failed manifest write poisons the store; a full device makes the worker try again later.
-//! 4. No wake-up is lost. A worker sleeps only while `epoch` is what it was before the worker looked
+//! 4. A plan is made, and noted as running, under `state`, from levels loaded under it: a job is among
+//!    the running, or its outcome in the levels.
+//! 5. No wake-up is lost. A worker sleeps only while `epoch` is what it was before the worker looked
 //!    for work. What makes work raises it: turns, ended jobs, requests. Two things that make work do
 //!    not, the tail passing a border and the release of a snapshot; so whoever is about to wait for
 //!    the workers raises it too (without waking others that wait), and every worker looks again.
@@ -516,9 +518,10 @@ impl Store {
             let seen = self.background.state.lock().epoch;
             let picked = {
                 let guard = epoch::pin();
-                let levels = &keyspace.current.load(&guard).levels;
                 let oldest = oldest_snapshot(self);
                 let mut state = self.background.state.lock();
+                // Under the lock: a job that is not among the running any more has changed the levels.
+                let levels = &keyspace.current.load(&guard).levels;
                 let running = state.compacting.entry(keyspace.id).or_default();
                 let picked = layout::pick_manual(levels, &keyspace.options, running, oldest, None, None);
                 if let ManualPick::Plan(plan) = &picked {

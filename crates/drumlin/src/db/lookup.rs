@@ -65,7 +65,8 @@ fn in_memtable(
     committed: impl Fn(u32, Lsn) -> bool,
 ) -> Option<Found> {
     // In this order: see the module's invariant.
-    let covered = if memtable.has_tombstones() { memtable.newest_covering(key, at, &committed) } else { None };
+    let covered =
+        if memtable.has_tombstones() { memtable.newest_covering(key, at, &committed) } else { None };
     let version = memtable.get(key, at, &committed);
     match (version, covered) {
         (Some(version), covered) if covered.is_none_or(|c| c <= version.lsn) => {

@@ -10,7 +10,10 @@ mod background;
 mod batch;
 mod keyspace;
 mod lookup;
+#[cfg(all(test, loom))]
+mod loom_tests;
 mod open;
+mod pointer;
 mod scan;
 mod slice;
 mod snapshot;

@@ -204,9 +204,6 @@ impl Store {
     }
 
     /// Computes the delay anew. Called after whatever changes it: turns, jobs, dropped keyspaces.
-    ///
-    /// One at a time: a result computed before a flush and stored after that flush's own would hold
-    /// writers back for a memtable that is gone, and nothing would come to let them go.
     pub fn measure_pressure(&self) {
         // Two at once could store in the other order than they looked: memory that was just freed
         // would count as full, and writers would wait for a flush that nobody has to do.

@@ -4,7 +4,8 @@ use std::sync::{Condvar, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::env::MemFs;
+use crate::env::{MemFs, Operation};
+use crate::key::Lsn;
 use crate::sync::failpoint;
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -161,5 +162,51 @@ fn writers_that_wait_for_memory_go_on_when_a_full_keyspace_is_dropped() {
     let _ = frozen.join().expect("no panic");
     let _ = filler.join().expect("no panic");
     failpoint::clear("write::gated");
+    db.close().expect("close");
+}
+
+/// Regression: a worker looked for work just before the log passed the border at which a generation
+/// had turned, and slept. Nothing woke it when the border was passed, not even who waited for it.
+#[test]
+fn a_flush_that_becomes_due_while_the_workers_sleep_is_done_for_whoever_waits() {
+    let (db, keyspace) = open(Options { background_threads: 1, ..Default::default() });
+    keyspace.put("x", "y").expect("put");
+    let (store, state) = (db.store.clone(), keyspace.state.clone());
+    let log = store.log().expect("open for writing");
+    let units = log.units_per_segment();
+    // Enough open segments that nothing opens, and so wakes the workers, in what follows.
+    drop(log.ensure_room(6 * units).expect("room"));
+    std::thread::sleep(Duration::from_millis(100));
+    let border = Lsn(store.sequencer.tail().0.next_multiple_of(units));
+    let comparator = state.options.comparator.clone();
+    state.current.turn(border, || crate::memory::MemTable::new(comparator));
+    db.wait_for_idle().expect("what ends beyond the tail is not due");
+    std::thread::sleep(Duration::from_millis(100));
+    store.pad_to_border().expect("pad");
+    let (done, idle) = mpsc::channel();
+    let waiter = {
+        let db = db.clone();
+        spawn("waiter", move || done.send(db.wait_for_idle()))
+    };
+    idle.recv_timeout(PATIENCE).expect("the worker looks again for whoever waits").expect("and flushes");
+    let _ = waiter.join();
+    assert_eq!(db.stats().flushes, 1);
+    db.close().expect("close");
+}
+
+/// Regression: a store that is closed and opened again in one process could fail to open, since the
+/// last readers of its obsolete tables removed them while the open listed them.
+#[test]
+fn a_table_that_goes_while_the_store_is_opened_does_no_harm() {
+    let fs = MemFs::new();
+    let db = Db::open_with(Env::with_fs(fs.clone()), "/store", Options::default()).expect("open");
+    db.close().expect("close");
+    fs.set_contents("/store/00000007-0000000000000000.tbl", b"obsolete").expect("file");
+    fs.set_fault_hook(Some(Box::new(|call| {
+        let removes = call.operation == Operation::Remove && call.path.extension().is_some_and(|e| e == "tbl");
+        removes.then_some(std::io::ErrorKind::NotFound)
+    })));
+    let db = Db::open_with(Env::with_fs(fs.clone()), "/store", Options::default()).expect("open again");
+    fs.set_fault_hook(None);
     db.close().expect("close");
 }
