@@ -30,8 +30,8 @@ pub fn run(args: &Args) -> Result<()> {
         }
         if report.problems.is_empty() {
             out.line(format_args!(
-                "sound: {}, {}; the manifest and the log were checked on opening",
-                output::plural(report.files as u64, "table"),
+                "sound: the manifest, and every byte of {} of tables and log ({})",
+                output::plural(report.files as u64, "file"),
                 output::bytes(report.bytes)
             ))?;
         }

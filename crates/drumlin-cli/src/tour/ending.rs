@@ -32,13 +32,13 @@ pub fn walk(tour: &mut Tour<'_>, db: &Db) -> Result<()> {
     }
     tour.say.check(report.files > 0 && report.bytes > 0, || "verify read nothing".into())?;
     tour.say.line(format_args!(
-        "  {}, {}, in {:.2} s: sound, and so are the manifest and the log",
-        output::plural(report.files as u64, "table"),
+        "  the manifest, and {} of tables and log, {}, in {:.2} s: sound",
+        output::plural(report.files as u64, "file"),
         output::bytes(report.bytes),
         began.elapsed().as_secs_f64()
     ))?;
-    tour.say.figure("tables", report.files as u64);
-    tour.say.figure("table_bytes", report.bytes);
+    tour.say.figure("files", report.files as u64);
+    tour.say.figure("file_bytes", report.bytes);
 
     tour.say.section("The shape of the tree")?;
     tour.say.block(&db.shape())?;

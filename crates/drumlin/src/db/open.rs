@@ -10,7 +10,7 @@
 //!   flushes the log is synced, else a power loss between two of them could keep half a batch.
 //! - A read-only open writes nothing: no lock file is created, no orphan removed, no log cut.
 //! - After a clean close the log is complete: what it holds becomes the newest generation and stays
-//!   logged where it is; the new session starts at the next segment.
+//!   logged where it is (unless it has very many files); the new session starts at the next segment.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -38,6 +38,9 @@ use super::superversion::{Current, Generation, SuperVersion};
 /// The log's directory within the store's.
 pub(crate) const LOG_DIRECTORY: &str = "log";
 const LOCK_FILE: &str = "LOCK";
+/// Log files that a clean log may have before what it holds is flushed: each session begins a file,
+/// and a program that opens the store for one write at a time would pile them up.
+const LOG_FILES_MAX: usize = 64;
 
 /// Opens (or makes) the store in `directory`.
 pub(crate) fn open(env: Env, directory: &Path, options: Options) -> Result<Arc<Store>> {
@@ -89,7 +92,7 @@ pub(crate) fn open(env: Env, directory: &Path, options: Options) -> Result<Arc<S
     if store.options.read_only {
         return Ok(store);
     }
-    if !recovered.clean {
+    if !recovered.clean || recovered.segments.len() > LOG_FILES_MAX {
         Recovery { store: &store }.flush_all(start)?;
     }
     let session = Change::SessionStart { first_segment, boot_id: store.env.fs.boot_id() };
