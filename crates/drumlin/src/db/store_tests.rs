@@ -203,7 +203,8 @@ fn a_table_that_goes_while_the_store_is_opened_does_no_harm() {
     db.close().expect("close");
     fs.set_contents("/store/00000007-0000000000000000.tbl", b"obsolete").expect("file");
     fs.set_fault_hook(Some(Box::new(|call| {
-        let removes = call.operation == Operation::Remove && call.path.extension().is_some_and(|e| e == "tbl");
+        let removes =
+            call.operation == Operation::Remove && call.path.extension().is_some_and(|e| e == "tbl");
         removes.then_some(std::io::ErrorKind::NotFound)
     })));
     let db = Db::open_with(Env::with_fs(fs.clone()), "/store", Options::default()).expect("open again");
