@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use drumlin::env::{Env, MemFs};
 use drumlin::{Cas, Db, Keyspace, KeyspaceOptions, Options};
-use support::freezer::{Frozen, spawn, wait_until};
+use support::freezer::{Frozen, PATIENCE, spawn};
 
 fn options() -> Options {
     Options { memory_bytes: 64 << 20, segment_bytes: 64 << 10, ..Options::default() }
@@ -51,6 +51,15 @@ fn turn(db: &Db, keyspace: &Keyspace) {
     // One goes beyond the border.
     for i in 0..100 {
         keyspace.put(format!("more {i}"), [7; 1000]).expect("put");
+    }
+}
+
+/// Waits until `condition`.
+fn wait_until(what: &str, condition: impl Fn() -> bool) {
+    let began = std::time::Instant::now();
+    while !condition() {
+        assert!(began.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

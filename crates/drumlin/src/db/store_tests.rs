@@ -4,7 +4,7 @@ use std::sync::{Condvar, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::env::{MemFs, Operation};
+use crate::env::{MemFs, Operation, Spawner, Thread};
 use crate::key::Lsn;
 use crate::sync::failpoint;
 
@@ -209,5 +209,33 @@ fn a_table_that_goes_while_the_store_is_opened_does_no_harm() {
     })));
     let db = Db::open_with(Env::with_fs(fs.clone()), "/store", Options::default()).expect("open again");
     fs.set_fault_hook(None);
+    db.close().expect("close");
+}
+
+/// Starts threads, but not the second worker.
+struct OneWorker(Arc<dyn Spawner>);
+
+impl Spawner for OneWorker {
+    fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> Result<Box<dyn Thread>> {
+        if name.ends_with("bg-1") {
+            return Err(Error::invalid("no more threads"));
+        }
+        self.0.spawn(name, body)
+    }
+}
+
+/// Regression: an open that failed late left its threads running and the store locked; or the opener,
+/// as the last that held the store, waited for its own end.
+#[test]
+fn an_open_that_fails_leaves_nothing_running_and_nothing_locked() {
+    let fs = MemFs::new();
+    let env = Env::with_fs(fs.clone());
+    for _ in 0..20 {
+        let starved = Env { spawner: Arc::new(OneWorker(env.spawner.clone())), ..env.clone() };
+        let failed =
+            Db::open_with(starved, "/store", Options { segment_bytes: 64 << 10, ..Options::default() });
+        assert!(failed.is_err_and(|why| why.to_string().contains("no more threads")));
+    }
+    let db = Db::open_with(env, "/store", Options::default()).expect("nobody holds the lock");
     db.close().expect("close");
 }

@@ -92,12 +92,3 @@ impl<T: Send + 'static> Frozen<T> {
 pub fn spawn<T: Send + 'static>(name: &str, body: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
     std::thread::Builder::new().name(name.into()).spawn(body).unwrap()
 }
-
-/// Waits until `condition`.
-pub fn wait_until(what: &str, condition: impl Fn() -> bool) {
-    let began = std::time::Instant::now();
-    while !condition() {
-        assert!(began.elapsed() < PATIENCE, "{what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
