@@ -23,6 +23,13 @@ const SOAKS: &[Soak] = &[
         test: &["--test", "kill"],
     },
     Soak {
+        name: "crash",
+        shows: "a crash at every call and between leaves a prefix with all that was acknowledged; rounds are seeds",
+        variable: "DRUMLIN_CRASH_ROUNDS",
+        rounds: 8,
+        test: &["--lib", "db::tests::crash"],
+    },
+    Soak {
         name: "linearizability",
         shows: "recorded histories are linearizable (8 threads, batches, snapshots); rounds are millions of operations",
         variable: "DRUMLIN_HISTORY_MILLIONS",

@@ -11,10 +11,14 @@
 //!    complete; it reads the snapshot list after that (I4).
 //! 2. Tables are durable before the manifest names them, the manifest before the superversion shows
 //!    them, the superversion before the log below is recycled (I6) or an input is removed.
-//! 3. A failed manifest write poisons the store; a full device makes the worker try again later.
-//! 4. A plan is made, and noted as running, under `state`, from levels loaded under it: a job is among
+//! 3. The log is durable up to where a flush ends before the manifest names its tables: else a power
+//!    loss could keep this keyspace's part of a batch and lose the other's.
+//! 4. A failed job is done again later, from its inputs: what it wrote is removed. Only a manifest of
+//!    which nobody knows what it says now, or a log that failed to sync, poisons the store.
+//! 5. On a full device a flush gets the files that the log keeps in stock.
+//! 6. A plan is made, and noted as running, under `state`, from levels loaded under it: a job is among
 //!    the running, or its outcome in the levels.
-//! 5. No wake-up is lost. A worker sleeps only while `epoch` is what it was before the worker looked
+//! 7. No wake-up is lost. A worker sleeps only while `epoch` is what it was before the worker looked
 //!    for work. What makes work raises it: turns, ended jobs, requests. Two things that make work do
 //!    not, the tail passing a border and the release of a snapshot; so whoever is about to wait for
 //!    the workers raises it too (without waking others that wait), and every worker looks again.
@@ -37,7 +41,7 @@ use crate::table::TableOptions;
 use crate::version::{Change, KeyspaceId, Levels, VersionEdit};
 
 use super::keyspace::KeyspaceState;
-use super::open::place_of;
+use super::open::{append_to, place_of};
 use super::store::Store;
 use super::superversion::{Generation, SuperVersion};
 
@@ -113,8 +117,14 @@ impl Background {
                     store.background.run(&store);
                 }
             });
-            let thread = store.env.spawner.spawn(&format!("drumlin-bg-{number}"), body)?;
-            store.background.threads.lock().push(thread);
+            match store.env.spawner.spawn(&format!("drumlin-bg-{number}"), body) {
+                Ok(thread) => store.background.threads.lock().push(thread),
+                Err(error) => {
+                    // Those that run hold the store.
+                    store.background.stop();
+                    return Err(error);
+                }
+            }
         }
         Ok(())
     }
@@ -193,10 +203,14 @@ impl Background {
                 }
                 continue;
             };
-            let outcome = match &job {
-                Job::Flush(keyspace) => self.flush(store, keyspace),
-                Job::Compact(keyspace, plan) => self.compact(store, keyspace, plan),
-            };
+            let mut outcome = self.perform(store, &job);
+            let is_full = outcome.as_ref().is_err_and(Error::is_no_space);
+            if is_full
+                && matches!(job, Job::Flush(_))
+                && store.log.get().is_some_and(|l| l.give_up_stock() > 0)
+            {
+                outcome = self.perform(store, &job);
+            }
             self.finish(&job, &outcome);
             store.measure_pressure();
             if let Err(error) = outcome {
@@ -206,6 +220,13 @@ impl Background {
                     return;
                 }
             }
+        }
+    }
+
+    fn perform(&self, store: &Store, job: &Job) -> Result<()> {
+        match job {
+            Job::Flush(keyspace) => self.flush(store, keyspace),
+            Job::Compact(keyspace, plan) => self.compact(store, keyspace, plan),
         }
     }
 
@@ -287,6 +308,7 @@ impl Background {
         let Some(newest) = generations.first() else { return Ok(()) };
         let end = newest.end();
         store.sequencer.wait_completed(end)?;
+        store.sync_log(end)?;
         let context = self.context(store, keyspace);
         let outcome = flush_generations(&context, keyspace, &generations)?;
         let bytes = outcome.written_bytes;
@@ -320,15 +342,17 @@ impl Background {
     ) -> Result<()> {
         {
             let mut manifest = store.manifest.lock();
-            let manifest = manifest.as_mut().ok_or(Error::Closed { what: "store" })?;
-            if let Err(closed) = keyspace.check_open() {
-                outcome.discard();
-                return Err(closed);
-            }
             let edit =
                 edit_of(keyspace.id, &outcome, flushed_to, store.next_table_id.load(Ordering::Relaxed));
-            if let Err(error) = manifest.append(&edit) {
-                store.poison(&error);
+            let appended = match manifest.as_mut() {
+                Some(manifest) => keyspace.check_open().and_then(|()| append_to(store, manifest, &edit)),
+                None => Err(Error::Closed { what: "store" }),
+            };
+            if let Err(error) = appended {
+                // A poisoned manifest may name the new tables: the next open decides.
+                if manifest.as_ref().is_none_or(|m| m.poisoned().is_none()) {
+                    outcome.discard();
+                }
                 return Err(error);
             }
             // Under the manifest's lock: superversions change in the order of the manifest.

@@ -22,6 +22,8 @@ mod store;
 #[cfg(all(test, not(loom)))]
 mod store_tests;
 mod superversion;
+#[cfg(all(test, not(loom), feature = "failpoints"))]
+mod tests;
 mod verify;
 mod write;
 
@@ -180,6 +182,9 @@ impl Db {
             return Err(Error::ReadOnly { op: "drop_keyspace" });
         }
         store.check_readable()?;
+        // The drop is durable at once; so is then what came before it. (Before the lock: the thread
+        // that opens log segments takes it, and a sync may have to wait for a segment.)
+        store.sync_log(store.sequencer.tail())?;
         let mut keyspaces = store.keyspaces.lock();
         let Some(state) = keyspaces.get(name).cloned() else {
             return Err(Error::NotFound { what: "keyspace", name: name.to_string() });
@@ -232,8 +237,7 @@ impl Db {
 
     /// Makes every write acknowledged so far survive a power loss.
     pub fn persist(&self) -> Result<()> {
-        let tail = self.store.sequencer.tail();
-        self.store.log()?.sync_to(tail).inspect_err(|error| self.store.poison(error))
+        self.store.sync_log(self.store.sequencer.tail())
     }
 
     /// Writes all memtables to tables. Long work.

@@ -5,9 +5,10 @@
 //!
 //! Invariants:
 //! - **I7 Survival.** Every whole record that the log's rules let survive is applied in LSN order.
-//!   After an unclean stop everything recovered is flushed before the first new write, so the old
-//!   log is never read again and nothing can be appended behind a hole. Before the first of these
-//!   flushes the log is synced, else a power loss between two of them could keep half a batch.
+//!   After an unclean stop the log is first made durable as it is visible; then everything recovered
+//!   is flushed, and one manifest edit makes all of it count, before the first new write. So a power
+//!   loss during recovery finds the old log or none of it, the old log is never read again after the
+//!   edit, and nothing can be appended behind a hole.
 //! - A read-only open writes nothing: no lock file is created, no orphan removed, no log cut.
 //! - After a clean close the log is complete: what it holds becomes the newest generation and stays
 //!   logged where it is (unless it has very many files); the new session starts at the next segment.
@@ -58,15 +59,23 @@ pub(crate) fn open(env: Env, directory: &Path, options: Options) -> Result<Arc<S
     } else {
         None
     };
-    let (manifest, identity, state) = load(&env, directory, &options)?;
+    let (manifest, identity, state, manifest_path) = load(&env, directory, &options)?;
     let log_directory = directory.join(LOG_DIRECTORY);
     let recovered = log::scan(&env.fs, &log_directory, scan_options(&identity))?;
     let cache = Arc::new(BlockCache::new(options.memory_bytes * 3 / 8));
     let keyspaces = keyspaces_of(&env, directory, &options, &identity, &state, &cache)?;
+    for keyspace in keyspaces.values() {
+        let guard = epoch::pin();
+        let levels = &keyspace.current.load(&guard).levels;
+        levels
+            .check(&*keyspace.options.comparator)
+            .map_err(|misfit| Error::corruption(&manifest_path, None, misfit.to_string()))?;
+    }
 
     let session_segment = state.session.map_or(0, |s| s.first_segment);
-    // A flush does not sync the log: after a power loss the log may end before what tables hold.
-    let newest = state.keyspaces.values().map(|k| k.flushed_to).max().unwrap_or(Lsn::ZERO);
+    // No LSN that a table has, or that some keyspace is flushed to, is drawn again.
+    let newest = state.keyspaces.values().map(|k| Lsn(k.flushed_to.0.saturating_sub(1)));
+    let newest = newest.chain(state.tables().map(|(_, _, meta)| meta.max_lsn)).max().unwrap_or_default();
     let first_segment = recovered.first_segment_after(newest).max(session_segment);
     let segment_units = identity.segment_bytes / Lsn::UNIT_BYTES;
     let start = if options.read_only { recovered.end } else { Lsn(first_segment * segment_units) };
@@ -88,15 +97,16 @@ pub(crate) fn open(env: Env, directory: &Path, options: Options) -> Result<Arc<S
     if !store.options.read_only && !recovered.clean {
         recovered.make_durable()?;
     }
-    Recovery { store: &store }.replay(&recovered)?;
+    let mut recovery = Recovery { store: &store, edit: VersionEdit::new() };
+    recovery.replay(&recovered)?;
     if store.options.read_only {
         return Ok(store);
     }
     if !recovered.clean || recovered.segments.len() > LOG_FILES_MAX {
-        Recovery { store: &store }.flush_all(start)?;
+        recovery.flush_all(start)?;
     }
     let session = Change::SessionStart { first_segment, boot_id: store.env.fs.boot_id() };
-    append(&store, &VersionEdit::new().with(session))?;
+    append(&store, &recovery.edit.with(session))?;
     let served = start_log(&store, &log_directory, first_segment, &recovered)
         .and_then(|()| remove_orphans(&store))
         .and_then(|()| Background::start(&store));
@@ -114,17 +124,22 @@ fn no_store(directory: &Path) -> Error {
     Error::NotFound { what: "store", name: directory.display().to_string() }
 }
 
-fn load(env: &Env, directory: &Path, options: &Options) -> Result<(Option<Manifest>, Identity, StoreState)> {
+/// Manifest (if writable), identity, state, and the path of the manifest.
+type Loaded = (Option<Manifest>, Identity, StoreState, PathBuf);
+
+fn load(env: &Env, directory: &Path, options: &Options) -> Result<Loaded> {
     match Manifest::load(&*env.fs, directory) {
-        Ok((identity, state, _)) if options.read_only => Ok((None, identity, state)),
+        Ok((identity, state, info)) if options.read_only => Ok((None, identity, state, info.path)),
         Ok(_) => {
             let (manifest, identity, state) = Manifest::open(env, directory)?;
-            Ok((Some(manifest), identity, state))
+            let path = manifest.path();
+            Ok((Some(manifest), identity, state, path))
         }
         Err(Error::NotFound { .. }) if options.create_if_missing && !options.read_only => {
             let identity = Identity::generate(env, segment_bytes(options) as u64);
             let manifest = Manifest::create(env, directory, identity.clone())?;
-            Ok((Some(manifest), identity, StoreState::default()))
+            let path = manifest.path();
+            Ok((Some(manifest), identity, StoreState::default(), path))
         }
         Err(Error::NotFound { .. }) => Err(no_store(directory)),
         Err(error) => Err(error),
@@ -231,19 +246,32 @@ pub(crate) fn new_keyspace(
     }
 }
 
-/// Appends to the manifest; a failure poisons the store.
+/// Appends to the manifest; see [`append_to`].
 pub(crate) fn append(store: &Store, edit: &VersionEdit) -> Result<()> {
     let mut manifest = store.manifest.lock();
     let manifest = manifest.as_mut().ok_or(Error::Closed { what: "store" })?;
-    manifest.append(edit).inspect_err(|error| store.poison(error))
+    append_to(store, manifest, edit)
 }
 
+/// Appends to the manifest. A failure after which nobody knows whether the edit counts poisons the
+/// store; after any other the edit does not count, durably, and can be tried again.
+pub(crate) fn append_to(store: &Store, manifest: &mut Manifest, edit: &VersionEdit) -> Result<()> {
+    let appended = manifest.append(edit);
+    if let (Err(error), Some(_)) = (&appended, manifest.poisoned()) {
+        store.poison(error);
+    }
+    appended
+}
+
+/// A recovery under way. Nobody else sees the store yet, so its tables show before the manifest
+/// names them: all of them at once, at the end.
 struct Recovery<'a> {
     store: &'a Store,
+    edit: VersionEdit,
 }
 
 impl Recovery<'_> {
-    fn replay(&self, recovered: &Recovered) -> Result<()> {
+    fn replay(&mut self, recovered: &Recovered) -> Result<()> {
         let keyspaces = self.store.keyspaces.lock().clone();
         let by_id: BTreeMap<u32, &Arc<KeyspaceState>> = keyspaces.values().map(|k| (k.id.0, k)).collect();
         let flushed: Vec<Lsn> = {
@@ -281,7 +309,7 @@ impl Recovery<'_> {
     }
 
     /// Flushes what was recovered of every keyspace; everything below `start` is in tables then.
-    fn flush_all(&self, start: Lsn) -> Result<()> {
+    fn flush_all(&mut self, start: Lsn) -> Result<()> {
         let keyspaces = self.store.keyspaces.lock().clone();
         for keyspace in keyspaces.values() {
             self.flush(keyspace, start)?;
@@ -289,7 +317,7 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    fn flush(&self, keyspace: &KeyspaceState, end: Lsn) -> Result<()> {
+    fn flush(&mut self, keyspace: &KeyspaceState, end: Lsn) -> Result<()> {
         let store = self.store;
         let generation = {
             let guard = epoch::pin();
@@ -297,10 +325,8 @@ impl Recovery<'_> {
         };
         let context = job_context(store, keyspace, Vec::new(), Arc::new(AtomicBool::new(false)));
         let outcome = flush_generations(&context, keyspace, std::slice::from_ref(&generation))?;
-        append(
-            store,
-            &edit_of(keyspace.id, &outcome, Some(end), store.next_table_id.load(Ordering::Relaxed)),
-        )?;
+        let next_table_id = store.next_table_id.load(Ordering::Relaxed);
+        self.edit.changes.extend(edit_of(keyspace.id, &outcome, Some(end), next_table_id).changes);
         keyspace.current.replace(|now| {
             let levels = apply(&now.levels, keyspace, &outcome);
             let memtable = MemTable::new(keyspace.options.comparator.clone());
@@ -345,34 +371,18 @@ fn start_log(store: &Arc<Store>, directory: &Path, first_segment: u64, recovered
     Ok(())
 }
 
-/// Removes table files that no version names: left by a crash between writing and naming them.
+/// Removes table files that no version names: left by a crash between writing and naming them. A
+/// table that is named is left alone wherever it lies.
 fn remove_orphans(store: &Store) -> Result<()> {
-    let guard = epoch::pin();
-    let keyspaces = store.keyspaces.lock().clone();
-    let known: std::collections::HashSet<PathBuf> = keyspaces
-        .values()
-        .flat_map(|k| {
-            k.current.load(&guard).levels.tables().map(|t| t.path().to_path_buf()).collect::<Vec<_>>()
-        })
-        .collect();
-    let mut places: Vec<PathBuf> = store.options.level_paths.values().cloned().collect();
-    places.push(store.directory.clone());
-    for place in places {
-        if !store.env.fs.exists(&place)? {
-            continue;
-        }
-        for entry in store.env.fs.list(&place)? {
-            let path = place.join(&entry.name);
-            let is_table = entry.name.ends_with(".tbl") && !known.contains(&path);
-            if !entry.is_dir && (is_table || entry.name.ends_with(".tmp")) {
-                match store.env.fs.remove(&path) {
-                    // Tables of a store that this process closed a moment ago go when the last reader
-                    // lets them go, perhaps just now.
-                    Err(why) if why.is_missing_file() => {}
-                    other => other?,
-                }
-            }
-        }
-    }
-    Ok(())
+    let orphans = {
+        let manifest = store.manifest.lock();
+        let state = manifest.as_ref().ok_or(Error::Closed { what: "store" })?.state();
+        let places = store.options.level_paths.values().chain([&store.directory]);
+        version::orphans(&*store.env.fs, places.map(PathBuf::as_path), state)?
+    };
+    orphans.iter().try_for_each(|orphan| match store.env.fs.remove(orphan) {
+        // An earlier opening's last reader has gone, and has taken the table with it.
+        Err(error) if error.is_missing_file() => Ok(()),
+        other => other,
+    })
 }

@@ -191,11 +191,12 @@ impl Store {
         if durability < Durability::Disk {
             return Ok(());
         }
-        let synced = self.log()?.sync_to(end);
-        if let Err(error) = &synced {
-            self.poison(error);
-        }
-        synced
+        self.sync_log(end)
+    }
+
+    /// Makes the log durable up to `end`. A failure is final.
+    pub fn sync_log(&self, end: Lsn) -> Result<()> {
+        self.log()?.sync_to(end).inspect_err(|error| self.poison(error))
     }
 
     /// True while writers wait for a flush.

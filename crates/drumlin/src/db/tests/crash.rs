@@ -1,0 +1,183 @@
+//! A crash at every call of the file system, and between: what is recovered is the state after a
+//! prefix of the history, with everything in it that was acknowledged.
+//!
+//! The light form takes a sample of the moments; `DRUMLIN_CRASH_ROUNDS` (`cargo x soak crash`) makes
+//! it all of them, with so many seeds.
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use super::recovery::{Crash, Expected, Remains, judge};
+use super::workload::{Dice, Oracle, Scale, Writer, oracle};
+use super::{rounds, within};
+use crate::env::MemFs;
+use crate::sync::{Condvar, Mutex, failpoint};
+
+/// Where mapped stores, which are no calls, come between.
+const POINTS: [&str; 7] = [
+    "write::drawn",
+    "log::header_stored",
+    "log::body_copied",
+    "write::logged",
+    "write::published",
+    "batch::part",
+    "batch::locked",
+];
+
+thread_local! {
+    /// Whoever wants to look at the write that this thread is in.
+    static WATCHER: RefCell<Option<Arc<Watcher>>> = const { RefCell::new(None) };
+}
+
+/// Takes clones while the workload runs.
+struct Watcher {
+    fs: Arc<MemFs>,
+    oracle: Oracle,
+    dice: Mutex<Dice>,
+    /// One moment of so many is taken.
+    every: u64,
+    calls: AtomicU64,
+    taken: Mutex<Sender<Remains>>,
+    backlog: Arc<Backlog>,
+}
+
+/// Clones that wait to be judged. Whoever takes one holds a hook and must not wait: the judge may
+/// need it, since what any store leaves behind is cleaned up by any thread. So the writer waits.
+#[derive(Default)]
+struct Backlog {
+    waiting: Mutex<usize>,
+    fewer: Condvar,
+}
+
+impl Backlog {
+    fn wait(&self) {
+        let mut waiting = self.waiting.lock();
+        while *waiting > 8 {
+            self.fewer.wait(&mut waiting);
+        }
+    }
+
+    fn judged(&self) {
+        let mut waiting = self.waiting.lock();
+        *waiting = waiting.saturating_sub(1);
+        drop(waiting);
+        self.fewer.notify_all();
+    }
+}
+
+/// Lets the writer go when the judge ends, also by a panic.
+struct Release(Arc<Backlog>);
+
+impl Drop for Release {
+    fn drop(&mut self) {
+        *self.0.waiting.lock() = 0;
+        self.0.fewer.notify_all();
+    }
+}
+
+impl Watcher {
+    fn look(&self, place: &str) {
+        let number = self.calls.fetch_add(1, Ordering::Relaxed);
+        let mut dice = self.dice.lock();
+        if dice.below(self.every) != 0 {
+            return;
+        }
+        let crashes = [
+            Crash::Process,
+            Crash::Power { keep: 0.0, seed: 0 },
+            Crash::Power { keep: 0.5, seed: dice.next() },
+            Crash::Power { keep: 0.9, seed: dice.next() },
+        ];
+        let chosen = if self.every == 1 { &crashes[..] } else { &[dice.pick(&crashes)] };
+        drop(dice);
+        for &crash in chosen {
+            let (acked, durable) = {
+                let told = self.oracle.lock();
+                (told.acked, told.durable)
+            };
+            let least = if crash == Crash::Process { acked } else { durable };
+            let fs = crash.clone_of(&self.fs);
+            let most = self.oracle.lock().states.len() - 1;
+            let expected = Expected::Prefix(self.oracle.clone(), least, most);
+            let place = format!("at moment {number}, {place}");
+            // If the judge is gone, it has failed the test.
+            if self.taken.lock().send(Remains { fs, crash, expected, durable, place }).is_ok() {
+                *self.backlog.waiting.lock() += 1;
+            }
+        }
+    }
+}
+
+/// Runs the workload and judges what each crash of it would have left. Returns how many.
+fn crash_everywhere(seed: u64, every: u64, scale: Scale) -> u64 {
+    let fs = MemFs::new();
+    let oracle = oracle();
+    let (taken, remains) = mpsc::channel();
+    let watcher = Arc::new(Watcher {
+        fs: fs.clone(),
+        oracle: oracle.clone(),
+        dice: Mutex::new(Dice(seed ^ 0x5eed)),
+        every,
+        calls: AtomicU64::new(0),
+        taken: Mutex::new(taken),
+        backlog: Arc::default(),
+    });
+    let backlog = watcher.backlog.clone();
+    for point in POINTS {
+        failpoint::set(point, move || {
+            let watcher = WATCHER.with_borrow(|watcher| watcher.clone());
+            if let Some(watcher) = watcher {
+                watcher.look(point);
+            }
+        });
+    }
+    let hooked = Arc::downgrade(&watcher);
+    fs.set_hook(Some(Box::new(move |call| {
+        if let Some(watcher) = hooked.upgrade().filter(|_| call.operation.writes()) {
+            watcher.look(&format!("before {:?} {}", call.operation, call.path.display()));
+        }
+    })));
+    let mut judged = 0;
+    std::thread::scope(|scope| {
+        let worker = scope.spawn(move || {
+            WATCHER.set(Some(watcher.clone()));
+            let backlog = watcher.backlog.clone();
+            let writer = Writer::new(watcher.fs.clone(), oracle, seed).pausing(move || backlog.wait());
+            let done = writer.run(scale);
+            WATCHER.set(None);
+            watcher.fs.set_hook(None);
+            done
+        });
+        let _release = Release(backlog.clone());
+        let remains = remains;
+        for found in remains.iter() {
+            judged += 1;
+            let depth = u32::from(judged % 4 == 0);
+            within(Duration::from_secs(60), &found.place, || judge(&found, depth, seed.wrapping_add(judged)));
+            backlog.judged();
+        }
+        worker.join().expect("no panic").expect("nothing fails");
+    });
+    judged
+}
+
+#[test]
+fn every_crash_leaves_a_prefix_with_all_that_was_acknowledged() {
+    match rounds("DRUMLIN_CRASH_ROUNDS") {
+        Some(rounds) => {
+            for seed in 1..=rounds {
+                let scale = if seed % 4 == 0 { Scale::Large } else { Scale::Small };
+                let every = if scale == Scale::Large { 4 } else { 1 };
+                let judged = crash_everywhere(seed, every, scale);
+                println!("seed {seed}: {judged} crashes");
+            }
+        }
+        None => {
+            let judged = crash_everywhere(1, 12, Scale::Small);
+            assert!(judged > 100, "only {judged} crashes were looked at");
+        }
+    }
+}
