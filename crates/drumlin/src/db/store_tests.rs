@@ -135,36 +135,6 @@ fn looking_for_forgotten_snapshots_does_not_keep_the_store_open() {
     drop(looking);
 }
 
-/// A keyspace that goes takes its memory with it: who waited for that memory goes on.
-#[test]
-fn writers_that_wait_for_memory_go_on_when_a_full_keyspace_is_dropped() {
-    let (db, keyspace) = open(Options { memory_bytes: 4 << 20, background_threads: 1, ..Default::default() });
-    let other = db.keyspace("other", Default::default()).expect("keyspace");
-    let put = Stop::at("write::gated", "frozen in k");
-    let frozen = {
-        let keyspace = keyspace.clone();
-        spawn("frozen in k", move || keyspace.put("frozen", "x"))
-    };
-    put.wait_until_inside();
-    let filler = {
-        let keyspace = keyspace.clone();
-        spawn("filler", move || (0..2500).try_for_each(|i: u32| keyspace.put(i.to_be_bytes(), [7; 1000])))
-    };
-    let began = Instant::now();
-    while !db.store.is_full() {
-        assert!(began.elapsed() < PATIENCE, "memory fills up");
-        std::thread::yield_now();
-    }
-    db.drop_keyspace("k").expect("drop");
-    assert!(!db.store.is_full(), "its memtables count no more");
-    other.put("x", "y").expect("another keyspace's put goes on");
-    put.let_go();
-    let _ = frozen.join().expect("no panic");
-    let _ = filler.join().expect("no panic");
-    failpoint::clear("write::gated");
-    db.close().expect("close");
-}
-
 /// Regression: a worker looked for work just before the log passed the border at which a generation
 /// had turned, and slept. Nothing woke it when the border was passed, not even who waited for it.
 #[test]
