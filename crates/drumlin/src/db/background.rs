@@ -16,9 +16,12 @@
 //! 4. A failed job is done again later, from its inputs: what it wrote is removed. Only a manifest of
 //!    which nobody knows what it says now, or a log that failed to sync, poisons the store.
 //! 5. On a full device a flush gets the files that the log keeps in stock.
-//! 6. A plan is made, and noted as running, under `state`, from levels loaded under it: a job is among
+//! 6. What jobs replace goes here and nowhere else: after a job, and while anything is left, a worker moves the epoch
+//!    on and removes the files that nobody holds. A reader that lets go wakes nobody, so an idle worker with something
+//!    left looks again, ever less often.
+//! 7. A plan is made, and noted as running, under `state`, from levels loaded under it: a job is among
 //!    the running, or its outcome in the levels.
-//! 7. No wake-up is lost. A worker sleeps only while `epoch` is what it was before the worker looked
+//! 8. No wake-up is lost. A worker sleeps only while `epoch` is what it was before the worker looked
 //!    for work. What makes work raises it: turns, ended jobs, requests. Two things that make work do
 //!    not, the tail passing a border and the release of a snapshot; so whoever is about to wait for
 //!    the workers raises it too (without waking others that wait), and every worker looks again.
@@ -47,6 +50,9 @@ use super::superversion::{Generation, SuperVersion};
 
 /// How long a worker waits before it tries again on a full device.
 const RETRY: Duration = Duration::from_millis(200);
+/// How long an idle worker waits before it looks again for what readers have let go of; twice as long each time.
+const TIDY_FIRST: Duration = Duration::from_millis(5);
+const TIDY_LAST: Duration = Duration::from_secs(1);
 
 /// Work in progress and the threads that do it.
 #[derive(Default)]
@@ -181,6 +187,7 @@ impl Background {
     }
 
     fn run(&self, store: &Arc<Store>) {
+        let mut patience = TIDY_FIRST;
         loop {
             let seen = {
                 let state = self.state.lock();
@@ -198,7 +205,9 @@ impl Background {
                 if store.is_stuck(tail) && store.pad_to_border().is_ok() {
                     continue;
                 }
-                if self.wait_for_change(seen, None) {
+                let again = store.tidy().then_some(patience);
+                patience = (patience * 2).min(TIDY_LAST);
+                if self.wait_for_change(seen, again) {
                     return;
                 }
                 continue;
@@ -211,7 +220,10 @@ impl Background {
             {
                 outcome = self.perform(store, &job);
             }
-            self.finish(&job, &outcome);
+            // The plan holds its inputs.
+            self.finish(job, &outcome);
+            patience = TIDY_FIRST;
+            store.tidy();
             store.measure_pressure();
             if let Err(error) = outcome {
                 let retry = if error.is_no_space() { RETRY } else { RETRY * 5 };
@@ -278,14 +290,14 @@ impl Background {
         Some(Job::Compact(keyspace, plan))
     }
 
-    fn finish(&self, job: &Job, outcome: &Result<()>) {
+    fn finish(&self, job: Job, outcome: &Result<()>) {
         let mut state = self.state.lock();
         match job {
             Job::Flush(keyspace) => {
                 state.jobs -= 1;
                 state.flushing.remove(&keyspace.id);
             }
-            Job::Compact(keyspace, plan) => state.end(keyspace.id, plan),
+            Job::Compact(keyspace, plan) => state.end(keyspace.id, &plan),
         }
         state.last_error = outcome.as_ref().err().filter(|e| !matches!(e, Error::Closed { .. })).cloned();
         state.epoch += 1;
@@ -392,8 +404,8 @@ impl Background {
         }
     }
 
-    /// True if no job runs and none is due. A generation turned at a border that the log has not
-    /// reached is not due.
+    /// True if no job runs and none is due. What was frozen at a border that the log has not reached is not due: it
+    /// waits for writes, which need not come.
     pub fn is_idle(&self, store: &Store) -> bool {
         let tail = store.sequencer.tail();
         let keyspaces = store.keyspaces.lock().clone();
@@ -403,7 +415,7 @@ impl Background {
         state.jobs == 0
             && keyspaces.values().all(|k| {
                 let now = k.current.load(&guard);
-                now.frozen().last().is_none_or(|g| g.end() > tail)
+                now.frozen().last().is_none_or(|oldest| oldest.end() > tail)
                     && layout::pick(&now.levels, &k.options, &nothing, oldest).is_none()
             })
     }
@@ -428,7 +440,7 @@ pub(crate) fn job_context(
         next_table_id: store.next_table_id.clone(),
         table_options: TableOptions::new(&keyspace.options, keyspace.hasher),
         table_bytes: keyspace.options.table_bytes,
-        cache: store.cache.clone(),
+        shelf: store.shelf.clone(),
         snapshots,
         cancel,
         on_bytes: None,

@@ -16,7 +16,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use crate::cache::BlockCache;
 use crate::commit::{Sequencer, Stripes};
 use crate::env::{Env, FileLock};
 use crate::error::{Error, Result};
@@ -25,6 +24,7 @@ use crate::log::Log;
 use crate::memory::MemTable;
 use crate::options::{Durability, Options, WriteOptions};
 use crate::sync::{Mutex, failpoint};
+use crate::table::Shelf;
 use crate::version::{Identity, Manifest};
 
 use super::background::Background;
@@ -46,7 +46,7 @@ pub(crate) struct Store {
     pub stripes: Stripes,
     /// None when open read-only.
     pub log: OnceLock<Arc<Log>>,
-    pub cache: Arc<BlockCache>,
+    pub shelf: Arc<Shelf>,
     pub keyspaces: Mutex<Arc<Keyspaces>>,
     /// None when open read-only, and after close.
     pub manifest: Mutex<Option<Manifest>>,
@@ -74,7 +74,7 @@ impl Store {
         options: Options,
         identity: Identity,
         sequencer: Arc<Sequencer>,
-        cache: Arc<BlockCache>,
+        shelf: Arc<Shelf>,
         keyspaces: Keyspaces,
         next_ids: (Arc<AtomicU64>, u64),
         manifest: Option<Manifest>,
@@ -89,7 +89,7 @@ impl Store {
             sequencer,
             stripes: Stripes::default(),
             log: OnceLock::new(),
-            cache,
+            shelf,
             keyspaces: Mutex::new(Arc::new(keyspaces)),
             manifest: Mutex::new(manifest),
             next_table_id: next_ids.0,
@@ -265,6 +265,16 @@ impl Store {
         log.write_pad(pad.lsn(), pad.end().0 - pad.lsn().0)?;
         pad.commit();
         Ok(())
+    }
+
+    /// Frees what jobs have replaced and nobody reads any more: superversions, their memtables, table files.
+    /// True if something is still held. Removes files: for background workers and `close`.
+    pub fn tidy(&self) -> bool {
+        // A replaced pointer is freed two epochs on; each step advances by one unless a reader is in the way.
+        for _ in 0..3 {
+            crossbeam_epoch::pin().flush();
+        }
+        self.shelf.sweep() > 0
     }
 
     /// Called by the log before the segment that begins at `border` opens: turns the keyspaces whose
