@@ -95,7 +95,8 @@ fn alone(test: &str) {
         .output()
         .expect("the child runs");
     let _ = std::fs::remove_dir_all(&store);
-    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let said =
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     println!("{said}");
     assert!(output.status.success(), "{said}");
 }
@@ -302,7 +303,10 @@ fn writers_wait_at_the_bound_while_no_flush_gets_through() {
         assert!(is_finished.recv_timeout(Duration::from_millis(1500)).is_err(), "the writers are held up");
         let held = db.stats().memtable_bytes;
         // A half is theirs; what was in flight comes on top.
-        assert!((3 * MIB..=4 * MIB + 64 * 1024).contains(&held), "logged {logged}: {held} bytes of memtables");
+        assert!(
+            (3 * MIB..=4 * MIB + 64 * 1024).contains(&held),
+            "logged {logged}: {held} bytes of memtables"
+        );
         drop(closed);
         for writer in writers {
             writer.join().expect("writes go on");

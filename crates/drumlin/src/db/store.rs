@@ -28,7 +28,7 @@ use crate::version::{Identity, Manifest};
 use super::background::Background;
 use super::keyspace::KeyspaceState;
 use super::memory::Memory;
-use super::snapshot::Pinned;
+use super::snapshot::Lease;
 use super::write;
 
 /// The delay of one write at the end of the smooth part.
@@ -55,7 +55,7 @@ pub(crate) struct Store {
     pub next_table_id: Arc<AtomicU64>,
     pub next_keyspace_id: AtomicU64,
     pub background: Background,
-    pub handed_out: Mutex<Vec<Weak<Pinned>>>,
+    pub handed_out: Mutex<Vec<Weak<Lease>>>,
     poison: OnceLock<String>,
     closed: AtomicBool,
     /// Nanoseconds each write is delayed for the debt on disk; 0 without.
@@ -111,11 +111,7 @@ impl Store {
 
     /// Bytes at which a keyspace's memtable is turned.
     pub fn memtable_limit(&self, keyspace: &KeyspaceState) -> usize {
-        keyspace
-            .options
-            .memtable_bytes
-            .unwrap_or(usize::MAX)
-            .min(self.memory.memtable_share / 2)
+        keyspace.options.memtable_bytes.unwrap_or(usize::MAX).min(self.memory.memtable_share / 2)
     }
 
     /// Bytes in the memtables that are read, frozen ones included.
@@ -210,7 +206,7 @@ impl Store {
         self.memory.is_full()
     }
 
-    /// Computes the delay anew. Called at turns, after flushes and after compactions.
+    /// Computes the delay anew. Called after whatever changes it: turns, jobs, dropped keyspaces.
     pub fn measure_pressure(&self) {
         // Two at once could store in the other order than they looked: memory that was just freed
         // would count as full, and writers would wait for a flush that nobody has to do.
@@ -239,11 +235,11 @@ impl Store {
 
     /// True if memory is short and nothing can be flushed: the log has not reached the end of what is frozen, or nothing
     /// is frozen, since what fills memory hardly fills the log.
-    pub fn is_stuck(&self) -> bool {
+    /// The tail is the one by which the caller found nothing to flush: with a later one neither of the two might see work.
+    pub fn is_stuck(&self, tail: Lsn) -> bool {
         if !self.memory.is_short() {
             return false;
         }
-        let tail = self.sequencer.tail();
         let keyspaces = self.keyspaces.lock().clone();
         let guard = crossbeam_epoch::pin();
         let mut frozen = keyspaces.values().filter_map(|k| k.current.load(&guard).frozen().last()).peekable();
@@ -339,13 +335,13 @@ impl Store {
     pub fn expire_snapshots(&self) {
         let Some(expiry) = self.options.snapshot_expiry else { return };
         let now = self.env.clock.now();
-        let alive: Vec<Arc<Pinned>> = {
+        let leases: Vec<Arc<Lease>> = {
             let mut handed_out = self.handed_out.lock();
             handed_out.retain(|weak| weak.strong_count() > 0);
             handed_out.iter().filter_map(Weak::upgrade).collect()
         };
-        for pinned in alive {
-            pinned.expire(now, expiry);
+        for registration in leases.iter().filter_map(|lease| lease.expire(now, expiry)) {
+            self.sequencer.snapshots().release(registration);
         }
     }
 }

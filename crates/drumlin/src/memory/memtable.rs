@@ -55,10 +55,7 @@ impl MemTable {
 
     /// An empty memtable whose bytes are charged to `account` until it is dropped.
     pub fn charged(comparator: ComparatorRef, account: Arc<Account>) -> MemTable {
-        MemTable {
-            list: SkipList::new(comparator, Arc::clone(&account)),
-            ranges: TombstoneSet::new(account),
-        }
+        MemTable { list: SkipList::new(comparator, Arc::clone(&account)), ranges: TombstoneSet::new(account) }
     }
 
     /// Copies a version into the memtable, unseen, and finds its place. To be called before locks

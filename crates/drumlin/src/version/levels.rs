@@ -195,12 +195,7 @@ fn sorted(comparator: &dyn Comparator, level: usize, mut tables: Vec<Arc<TableHa
     tables.into()
 }
 
-fn get_in(
-    table: &TableHandle,
-    key: &[u8],
-    hash: u64,
-    at: Lsn,
-) -> Result<Option<Version>> {
+fn get_in(table: &TableHandle, key: &[u8], hash: u64, at: Lsn) -> Result<Option<Version>> {
     let version = table.get(key, hash, at)?;
     if table.meta().range_tombstones > 0
         && let Some(lsn) = table.newest_covering(key, at)?
