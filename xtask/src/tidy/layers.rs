@@ -34,6 +34,7 @@ const PAIRS: &[(&str, &str)] = &[
     ("commit", "key"),
     ("commit", "error"),
     ("commit", "options"),
+    ("cache", "budget"),
     ("cache", "key"),
     ("cache", "error"),
     ("key", "error"),
