@@ -206,7 +206,8 @@ fn child_loads_ten_times_the_budget() {
     );
     assert!(reads > 500 && scanned > 10_000, "the readers were there: {reads} gets, {scanned} records");
     assert!(peak <= budget + 64 * MIB, "{} MiB resident", peak / MIB);
-    assert!(accounted <= budget + 2 * MIB, "{} MiB accounted", accounted / MIB);
+    // What is lent to scans comes on top when the cache has no more to give.
+    assert!(accounted <= budget + budget / 4, "{} MiB accounted", accounted / MIB);
     db.close().expect("closes");
 }
 
