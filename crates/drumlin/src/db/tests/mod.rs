@@ -4,7 +4,10 @@
 //! there afterwards; `recovery` opens what a crash left and judges it; the rest are the tests.
 
 mod crash;
+mod failures;
+mod full;
 mod recovery;
+mod rot;
 mod workload;
 
 use std::sync::mpsc;
