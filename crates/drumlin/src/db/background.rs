@@ -530,9 +530,11 @@ impl Store {
             let seen = self.background.state.lock().epoch;
             let picked = {
                 let guard = epoch::pin();
-                let levels = &keyspace.current.load(&guard).levels;
                 let oldest = oldest_snapshot(self);
                 let mut state = self.background.state.lock();
+                // Under the lock: a job ends there after its outcome shows, so what is not held by a
+                // running job is still where these levels say.
+                let levels = &keyspace.current.load(&guard).levels;
                 let running = state.compacting.entry(keyspace.id).or_default();
                 let picked = layout::pick_manual(levels, &keyspace.options, running, oldest, None, None);
                 if let ManualPick::Plan(plan) = &picked {

@@ -264,16 +264,22 @@ impl Store {
         Ok(())
     }
 
+    /// True if the device has less than `needed` bytes left. What the log holds becomes tables while
+    /// there is room for both: on a device full of log nothing could be flushed.
+    fn is_scarce(&self, needed: u64) -> bool {
+        matches!(self.env.fs.free_bytes(&self.directory), Ok(Some(free)) if free < needed)
+    }
+
     /// Called by the log before the segment that begins at `border` opens: turns the keyspaces whose
     /// memtable would outgrow its limit, and those that hold the oldest log beyond its bound.
     pub fn on_border(&self, border: Lsn) {
         let keyspaces = self.keyspaces.lock().clone();
         let guard = crossbeam_epoch::pin();
         let segment = self.identity.segment_bytes as usize;
-        let log_over = self
-            .log
-            .get()
-            .is_some_and(|log| log.live_bytes() + segment as u64 > self.options.log_bytes_max as u64);
+        let log_over = self.log.get().is_some_and(|log| {
+            let live = log.live_bytes();
+            live + segment as u64 > self.options.log_bytes_max as u64 || self.is_scarce(live + 2 * segment as u64)
+        });
         let total = self.memtable_bytes();
         let oldest = keyspaces
             .values()

@@ -14,9 +14,12 @@ use super::recovery::{Crash, Expected, Remains, judge};
 use super::workload::{Dice, STORE, Scale, Writer, keyspace_options, open, options, oracle};
 use super::{rounds, within};
 use crate::Db;
+use crate::db::open::{LOG_DIRECTORY, scan_options};
 use crate::env::{Env, Fault, FaultyFs, FileSystem, MemFs, Operation};
 use crate::error::Error;
+use crate::log;
 use crate::options::{Durability, KeyspaceOptions, Options, WriteOptions};
+use crate::version::Manifest;
 
 const DISK: WriteOptions = WriteOptions { durability: Some(Durability::Disk) };
 
@@ -186,4 +189,26 @@ fn a_level_path_that_changed_costs_no_table() {
     let value = db.open_keyspace("a").expect("keyspace").get("k").expect("get");
     assert_eq!(value.as_deref(), Some(&b"v"[..]));
     assert!(fs.exists(Path::new("/cold/notes.tmp")).expect("exists"), "files of others are left alone");
+}
+
+/// Regression: a store whose last handle goes with its thread's values was closed by a panic in a
+/// destructor, which ends the process.
+#[test]
+fn a_store_that_ends_with_its_thread_is_closed_cleanly() {
+    thread_local!(static LAST: std::cell::RefCell<Option<Db>> = const { std::cell::RefCell::new(None) });
+    let fs: Arc<dyn FileSystem> = MemFs::new();
+    let of_thread = fs.clone();
+    let ended = std::thread::spawn(move || {
+        // Dropped after what the thread needs to write: that is made later.
+        LAST.set(None);
+        let db = open(&of_thread).expect("open");
+        let keyspace = db.keyspace("a", keyspace_options()).expect("keyspace");
+        keyspace.put("k", "v").expect("put");
+        drop(keyspace);
+        LAST.set(Some(db));
+    });
+    ended.join().expect("no panic");
+    let identity = Manifest::load(&*fs, Path::new(STORE)).expect("load").0;
+    let log = log::scan(&fs, &Path::new(STORE).join(LOG_DIRECTORY), scan_options(&identity)).expect("scan");
+    assert!(log.clean, "{log:?}");
 }

@@ -6,9 +6,11 @@
 mod crash;
 mod failures;
 mod full;
+mod jobs;
 mod recovery;
 mod rot;
 mod workload;
+mod writers;
 
 use std::sync::mpsc;
 use std::time::Duration;

@@ -142,7 +142,7 @@ fn places(fs: &Arc<MemFs>, stride: u64) -> Vec<(PathBuf, u64, u8)> {
 }
 
 fn stride() -> u64 {
-    super::rounds("DRUMLIN_ROT_STRIDE").unwrap_or(17).max(1)
+    super::rounds("DRUMLIN_ROT_STRIDE").unwrap_or(4).max(1)
 }
 
 #[test]
