@@ -14,7 +14,7 @@ use crate::iter::{Cursor, RangeTombstone};
 use crate::key::{Bytewise, KeyHasher, Kind, Lsn, bytewise};
 use crate::layout::{KeySpans, ManualPick, Reason, Running, hull, pick_manual};
 use crate::options::KeyspaceOptions;
-use crate::table::TableOptions;
+use crate::table::{Shelf, TableOptions};
 use crate::version::Levels;
 
 const DIR: &str = "/store";
@@ -44,12 +44,12 @@ impl Rig {
             ..KeyspaceOptions::default()
         };
         let context = JobContext {
-            env: Env::with_fs(fs),
+            env: Env::with_fs(fs.clone()),
             dir: Arc::new(|_| PathBuf::from(DIR)),
             next_table_id: Arc::new(AtomicU64::new(1)),
             table_options: TableOptions::new(&options, KeyHasher::new(7)),
             table_bytes: options.table_bytes,
-            cache: Arc::new(BlockCache::new(1 << 20)),
+            shelf: Shelf::new(fs, Arc::new(BlockCache::new(1 << 20))),
             snapshots: Vec::new(),
             cancel: Arc::default(),
             on_bytes: None,
@@ -106,6 +106,8 @@ impl Rig {
         let added: Vec<_> = outcome.added.iter().map(|(level, _, table)| (*level, table.clone())).collect();
         self.levels = self.levels.apply(&Bytewise, &added, &outcome.removed);
         outcome.obsolete.iter().for_each(|table| table.mark_obsolete());
+        drop(outcome);
+        self.context.shelf.sweep();
     }
 
     /// All of a level and what it overlaps, into the next.
@@ -249,10 +251,13 @@ fn random_flushes_and_compactions_answer_as_the_history_does() {
                 rig.apply(outcome);
             }
             rig.check(&format!("seed {seed}"));
+            rig.context.shelf.sweep();
+            rig.context.shelf.sweep();
             assert_eq!(files(&fs), rig.live_files(), "no file but the live tables");
         }
         rig.context.snapshots.clear();
         rig.compact_to_the_bottom();
+        rig.context.shelf.sweep();
         rig.check(&format!("seed {seed}, compacted"));
         let live = rig.model.keys().filter(|key| rig.expected(key, Lsn::MAX).is_some()).count() as u64;
         let bottom = rig.levels.depth().saturating_sub(1);
@@ -481,13 +486,9 @@ fn what_a_job_returns_survives_a_power_loss() {
     let after = fs.crash_clone(&mut |_| Keep::No);
     for (_, meta, table) in &outcome.added {
         assert_eq!(after.contents(table.path()).unwrap().len() as u64, meta.file_bytes);
-        let handle = TableHandle::new(
-            after.clone(),
-            PathBuf::from(DIR),
-            meta.clone(),
-            rig.context.table_options.clone(),
-            rig.context.cache.clone(),
-        );
+        let shelf = Shelf::new(after.clone(), rig.context.shelf.cache().clone());
+        let options = rig.context.table_options.clone();
+        let handle = TableHandle::new(&shelf, PathBuf::from(DIR), meta.clone(), options);
         handle.verify(&mut |_| {}).unwrap();
     }
     assert!(outcome.added.len() > 1);
@@ -579,8 +580,7 @@ fn an_input_with_fewer_entries_than_described_fails_the_job() {
     let table = &plan.inputs[1].1[0];
     let meta = TableMeta { entries: table.meta().entries + 1, ..table.meta().clone() };
     let options = rig.context.table_options.clone();
-    let fs = rig.context.env.fs.clone();
-    let lying = TableHandle::new(fs, PathBuf::from(DIR), meta, options, rig.context.cache.clone());
+    let lying = TableHandle::new(&rig.context.shelf, PathBuf::from(DIR), meta, options);
     plan.inputs[1].1[0] = lying;
     assert!(run_compaction(&plan, &rig.context).unwrap_err().is_corruption());
 }
@@ -603,6 +603,7 @@ fn a_move_changes_levels_without_a_write_unless_their_directories_differ() {
     assert!(outcome.added.iter().all(|(level, _, table)| *level == 2 && table.path().starts_with("/cold")));
     rig.apply(outcome);
     drop(plan);
+    rig.context.shelf.sweep();
     rig.check("moved to another directory");
     assert_eq!(files(&fs), rig.live_files());
 }
@@ -611,7 +612,9 @@ fn a_move_changes_levels_without_a_write_unless_their_directories_differ() {
 fn a_discarded_outcome_takes_its_files_along() {
     let fs = MemFs::new();
     let rig = loaded(fs.clone());
+    rig.context.shelf.sweep();
     let before = files(&fs);
     run_compaction(&rig.plan(0), &rig.context).unwrap().discard();
+    rig.context.shelf.sweep();
     assert_eq!(files(&fs), before);
 }

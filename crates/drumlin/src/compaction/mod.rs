@@ -34,10 +34,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::cache::BlockCache;
 use crate::env::Env;
 use crate::key::Lsn;
-use crate::table::{TableHandle, TableId, TableMeta, TableOptions};
+use crate::table::{Shelf, TableHandle, TableId, TableMeta, TableOptions};
 
 /// Told about every 64 KiB: raw bytes read from the inputs, and bytes written to files, since the last call.
 /// It may block, to pace the job.
@@ -57,7 +56,7 @@ pub struct JobContext {
     /// Bytes after which an output of a compaction is cut.
     pub table_bytes: u64,
     /// For the handles of the outputs.
-    pub cache: Arc<BlockCache>,
+    pub shelf: Arc<Shelf>,
     /// Bounds of all live snapshots. A snapshot registered later must read above every LSN of the inputs.
     pub snapshots: Vec<Lsn>,
     /// Set to make the job give up soon.
@@ -97,7 +96,7 @@ pub struct CompactionOutcome {
 
 impl CompactionOutcome {
     /// For an outcome that no edit will name (a keyspace dropped meanwhile): its files are removed when
-    /// the last handle goes.
+    /// the last handle has gone.
     pub fn discard(self) {
         if !self.moved {
             self.added.iter().for_each(|(_, _, table)| table.mark_obsolete());

@@ -222,13 +222,8 @@ impl Outputs {
         let added = std::mem::take(&mut self.tables)
             .into_iter()
             .map(|meta| {
-                let table = TableHandle::new(
-                    self.context.env.fs.clone(),
-                    self.dir.clone(),
-                    meta.clone(),
-                    self.context.table_options.clone(),
-                    self.context.cache.clone(),
-                );
+                let options = self.context.table_options.clone();
+                let table = TableHandle::new(&self.context.shelf, self.dir.clone(), meta.clone(), options);
                 (self.level, meta, table)
             })
             .collect();

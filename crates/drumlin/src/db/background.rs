@@ -16,6 +16,9 @@
 //! 4. A failed job is done again later, from its inputs: what it wrote is removed. Only a manifest of
 //!    which nobody knows what it says now, or a log that failed to sync, poisons the store.
 //! 5. On a full device a flush gets the files that the log keeps in stock.
+//! 6. What jobs replace goes here and nowhere else: after a job, and while anything is left, a worker moves the epoch
+//!    on and removes the files that nobody holds. A reader that lets go wakes nobody, so an idle worker with something
+//!    left looks again, ever less often.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -41,6 +44,9 @@ use super::superversion::{Generation, SuperVersion};
 
 /// How long a worker waits before it tries again on a full device.
 const RETRY: Duration = Duration::from_millis(200);
+/// How long an idle worker waits before it looks again for what readers have let go of; twice as long each time.
+const TIDY_FIRST: Duration = Duration::from_millis(5);
+const TIDY_LAST: Duration = Duration::from_secs(1);
 
 /// Work in progress and the threads that do it.
 #[derive(Default)]
@@ -174,6 +180,7 @@ impl Background {
     }
 
     fn run(&self, store: &Arc<Store>) {
+        let mut patience = TIDY_FIRST;
         loop {
             let seen = {
                 let state = self.state.lock();
@@ -190,7 +197,9 @@ impl Background {
                 if store.is_stuck() && store.pad_to_border().is_ok() {
                     continue;
                 }
-                if self.wait_for_change(seen, None) {
+                let again = store.tidy().then_some(patience);
+                patience = (patience * 2).min(TIDY_LAST);
+                if self.wait_for_change(seen, again) {
                     return;
                 }
                 continue;
@@ -203,7 +212,10 @@ impl Background {
             {
                 outcome = self.perform(store, &job);
             }
-            self.finish(&job, &outcome);
+            // The plan holds its inputs.
+            self.finish(job, &outcome);
+            patience = TIDY_FIRST;
+            store.tidy();
             store.measure_pressure();
             if let Err(error) = outcome {
                 let retry = if error.is_no_space() { RETRY } else { RETRY * 5 };
@@ -270,14 +282,14 @@ impl Background {
         Some(Job::Compact(keyspace, plan))
     }
 
-    fn finish(&self, job: &Job, outcome: &Result<()>) {
+    fn finish(&self, job: Job, outcome: &Result<()>) {
         let mut state = self.state.lock();
         match job {
             Job::Flush(keyspace) => {
                 state.jobs -= 1;
                 state.flushing.remove(&keyspace.id);
             }
-            Job::Compact(keyspace, plan) => state.end(keyspace.id, plan),
+            Job::Compact(keyspace, plan) => state.end(keyspace.id, &plan),
         }
         state.last_error = outcome.as_ref().err().filter(|e| !matches!(e, Error::Closed { .. })).cloned();
         state.epoch += 1;
@@ -383,8 +395,10 @@ impl Background {
         }
     }
 
-    /// True if no job runs and none is due.
+    /// True if no job runs and none is due. What was frozen at a border that the log has not reached is not due: it
+    /// waits for writes, which need not come.
     pub fn is_idle(&self, store: &Store) -> bool {
+        let tail = store.sequencer.tail();
         let keyspaces = store.keyspaces.lock().clone();
         let guard = epoch::pin();
         let (nothing, oldest) = (Running::new(), oldest_snapshot(store));
@@ -392,7 +406,8 @@ impl Background {
         state.jobs == 0
             && keyspaces.values().all(|k| {
                 let now = k.current.load(&guard);
-                now.frozen().is_empty() && layout::pick(&now.levels, &k.options, &nothing, oldest).is_none()
+                now.frozen().last().is_none_or(|oldest| oldest.end() > tail)
+                    && layout::pick(&now.levels, &k.options, &nothing, oldest).is_none()
             })
     }
 
@@ -416,7 +431,7 @@ pub(crate) fn job_context(
         next_table_id: store.next_table_id.clone(),
         table_options: TableOptions::new(&keyspace.options, keyspace.hasher),
         table_bytes: keyspace.options.table_bytes,
-        cache: store.cache.clone(),
+        shelf: store.shelf.clone(),
         snapshots,
         cancel,
         on_bytes: None,

@@ -128,7 +128,10 @@ impl Keyspace {
         self.db.store.check_readable()?;
         self.state.check_open()?;
         let guard = epoch::pin();
-        Ok(lookup(&self.state, self.db.store.sequencer.slots(), &guard, key, at)?.value)
+        let found = lookup(&self.state, self.db.store.sequencer.slots(), &guard, key, at)?;
+        // Dropped meanwhile, it may have been found empty.
+        self.state.check_open()?;
+        Ok(found.value)
     }
 
     /// The values of several keys, each as of its own instant; use a snapshot for one instant.

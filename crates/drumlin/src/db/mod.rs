@@ -37,7 +37,9 @@ pub use write::Cas;
 
 use crate::env::Env;
 use crate::error::{Error, Result};
+use crate::memory::MemTable;
 use crate::options::{KeyspaceOptions, Options};
+use crate::table::TableHandle;
 use crate::version::{Change, KeyspaceId, VersionEdit, encode_options};
 
 use snapshot::Pinned;
@@ -98,6 +100,9 @@ fn close(store: &Store) -> Result<()> {
         }
         None => Ok(()),
     };
+    // Nobody reads any more: what scans that were left behind hold goes too.
+    store.tidy();
+    store.shelf.sweep_all();
     *store.manifest.lock() = None;
     *store.lock.lock() = None;
     result
@@ -192,11 +197,10 @@ impl Db {
         drop(keyspaces);
         // A job that installs checks `dropped` under the manifest's lock, so no table comes after this.
         let manifest = store.manifest.lock();
-        let guard = crossbeam_epoch::pin();
-        for table in state.current.load(&guard).levels.tables() {
-            table.mark_obsolete();
-        }
-        drop(guard);
+        state.current.replace(|now| {
+            now.levels.tables().for_each(TableHandle::mark_obsolete);
+            Some(now.emptied(MemTable::new(state.options.comparator.clone())))
+        });
         drop(manifest);
         // Its memory is free, and whoever waits for its flush waits in vain.
         store.measure_pressure();

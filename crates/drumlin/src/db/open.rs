@@ -28,7 +28,7 @@ use crate::key::{KeyHasher, Kind, Lsn};
 use crate::log::{self, EntryView, Log, LogOptions, Recovered, ScanOptions};
 use crate::memory::MemTable;
 use crate::options::{KeyspaceOptions, Options};
-use crate::table::{TableHandle, TableOptions};
+use crate::table::{Shelf, TableHandle, TableOptions};
 use crate::version::{self, Change, Identity, Levels, Manifest, StoreState, VersionEdit};
 
 use super::background::{Background, apply, edit_of, flush_generations, job_context};
@@ -63,7 +63,8 @@ pub(crate) fn open(env: Env, directory: &Path, options: Options) -> Result<Arc<S
     let log_directory = directory.join(LOG_DIRECTORY);
     let recovered = log::scan(&env.fs, &log_directory, scan_options(&identity))?;
     let cache = Arc::new(BlockCache::new(options.memory_bytes * 3 / 8));
-    let keyspaces = keyspaces_of(&env, directory, &options, &identity, &state, &cache)?;
+    let shelf = Shelf::new(env.fs.clone(), cache);
+    let keyspaces = keyspaces_of(directory, &options, &identity, &state, &shelf)?;
     for keyspace in keyspaces.values() {
         let guard = epoch::pin();
         let levels = &keyspace.current.load(&guard).levels;
@@ -88,7 +89,7 @@ pub(crate) fn open(env: Env, directory: &Path, options: Options) -> Result<Arc<S
         options,
         identity,
         sequencer,
-        cache,
+        shelf,
         keyspaces,
         next_ids,
         manifest,
@@ -150,12 +151,11 @@ fn segment_bytes(options: &Options, free: Option<u64>) -> usize {
 }
 
 fn keyspaces_of(
-    env: &Env,
     directory: &Path,
     options: &Options,
     identity: &Identity,
     state: &StoreState,
-    cache: &Arc<BlockCache>,
+    shelf: &Arc<Shelf>,
 ) -> Result<Keyspaces> {
     let mut keyspaces = BTreeMap::new();
     for stored in state.keyspaces.values() {
@@ -172,13 +172,7 @@ fn keyspaces_of(
                 metas
                     .into_iter()
                     .map(|meta| {
-                        TableHandle::new(
-                            env.fs.clone(),
-                            place.clone(),
-                            (*meta).clone(),
-                            table_options.clone(),
-                            cache.clone(),
-                        )
+                        TableHandle::new(shelf, place.clone(), (*meta).clone(), table_options.clone())
                     })
                     .collect()
             })

@@ -82,12 +82,13 @@ struct Side {
 
 impl Scan {
     pub(crate) fn new(keyspace: &KeyspaceState, snapshot: Arc<Pinned>, bounds: Bounds) -> Result<Scan> {
-        keyspace.check_open()?;
         let (generations, levels) = {
             let guard = epoch::pin();
             let superversion = keyspace.current.load(&guard);
             (superversion.generations.clone(), superversion.levels.clone())
         };
+        // After the load: a dropped keyspace is found empty.
+        keyspace.check_open()?;
         let comparator = keyspace.options.comparator.clone();
         let mut ranges = Vec::new();
         for generation in generations.iter().filter(|g| g.memtable.has_tombstones()) {

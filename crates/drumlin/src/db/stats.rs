@@ -114,7 +114,7 @@ pub(crate) fn collect(store: &Store) -> Stats {
     Stats {
         memory_budget_bytes: store.options.memory_bytes as u64,
         memtable_bytes: keyspaces.iter().map(|k| k.memtable_bytes).sum(),
-        cache_bytes: store.cache.bytes() as u64,
+        cache_bytes: store.shelf.cache().bytes() as u64,
         table_resident_bytes: resident,
         log_mapped_bytes: log.map_or(0, |l| l.mapped_bytes()),
         log_live_bytes: log.map_or(0, |l| l.live_bytes()),

@@ -16,7 +16,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use crate::cache::BlockCache;
 use crate::commit::{Sequencer, Stripes};
 use crate::env::{Env, FileLock};
 use crate::error::{Error, Result};
@@ -25,6 +24,7 @@ use crate::log::Log;
 use crate::memory::MemTable;
 use crate::options::{Durability, Options, WriteOptions};
 use crate::sync::Mutex;
+use crate::table::Shelf;
 use crate::version::{Identity, Manifest};
 
 use super::background::Background;
@@ -46,7 +46,7 @@ pub(crate) struct Store {
     pub stripes: Stripes,
     /// None when open read-only.
     pub log: OnceLock<Arc<Log>>,
-    pub cache: Arc<BlockCache>,
+    pub shelf: Arc<Shelf>,
     pub keyspaces: Mutex<Arc<Keyspaces>>,
     /// None when open read-only, and after close.
     pub manifest: Mutex<Option<Manifest>>,
@@ -74,7 +74,7 @@ impl Store {
         options: Options,
         identity: Identity,
         sequencer: Arc<Sequencer>,
-        cache: Arc<BlockCache>,
+        shelf: Arc<Shelf>,
         keyspaces: Keyspaces,
         next_ids: (Arc<AtomicU64>, u64),
         manifest: Option<Manifest>,
@@ -89,7 +89,7 @@ impl Store {
             sequencer,
             stripes: Stripes::default(),
             log: OnceLock::new(),
-            cache,
+            shelf,
             keyspaces: Mutex::new(Arc::new(keyspaces)),
             manifest: Mutex::new(manifest),
             next_table_id: next_ids.0,
@@ -270,6 +270,16 @@ impl Store {
         matches!(self.env.fs.free_bytes(&self.directory), Ok(Some(free)) if free < needed)
     }
 
+    /// Frees what jobs have replaced and nobody reads any more: superversions, their memtables, table files.
+    /// True if something is still held. Removes files: for background workers and `close`.
+    pub fn tidy(&self) -> bool {
+        // A replaced pointer is freed two epochs on; each step advances by one unless a reader is in the way.
+        for _ in 0..3 {
+            crossbeam_epoch::pin().flush();
+        }
+        self.shelf.sweep() > 0
+    }
+
     /// Called by the log before the segment that begins at `border` opens: turns the keyspaces whose
     /// memtable would outgrow its limit, and those that hold the oldest log beyond its bound.
     pub fn on_border(&self, border: Lsn) {
@@ -278,7 +288,8 @@ impl Store {
         let segment = self.identity.segment_bytes as usize;
         let log_over = self.log.get().is_some_and(|log| {
             let live = log.live_bytes();
-            live + segment as u64 > self.options.log_bytes_max as u64 || self.is_scarce(live + 2 * segment as u64)
+            live + segment as u64 > self.options.log_bytes_max as u64
+                || self.is_scarce(live + 2 * segment as u64)
         });
         let total = self.memtable_bytes();
         let oldest = keyspaces

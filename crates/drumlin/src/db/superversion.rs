@@ -75,6 +75,16 @@ impl SuperVersion {
             .expect("I2: an LSN in flight keeps its generation from being flushed")
     }
 
+    /// What stands here after the keyspace was dropped: nothing, and one generation for the writes in flight.
+    pub fn emptied(&self, memtable: MemTable) -> SuperVersion {
+        let start = self.generations.last().map_or(self.flushed_to, |oldest| oldest.start);
+        SuperVersion {
+            generations: vec![Generation::new(start, memtable)],
+            levels: Arc::default(),
+            flushed_to: self.flushed_to,
+        }
+    }
+
     /// Generations that no new LSN can belong to, newest first.
     pub fn frozen(&self) -> &[Arc<Generation>] {
         &self.generations[1..]

@@ -7,12 +7,12 @@ use std::path::PathBuf;
 use super::*;
 use crate::cache::BlockCache;
 use crate::compaction::retain::{Retention, Verdict};
-use crate::env::{FileSystem, MemFs};
+use crate::env::MemFs;
 use crate::iter::merge::tests::Dice;
 use crate::iter::{RangeTombstone, Tombstones};
 use crate::key::{Bytewise, KeyHasher, Kind};
 use crate::layout::{ManualPick, debt_bytes, pick, pick_manual};
-use crate::table::{TableId, TableOptions};
+use crate::table::{Shelf, TableId, TableOptions};
 
 const ENTRY_BYTES: u64 = 100;
 
@@ -50,8 +50,7 @@ struct Job {
 struct Sim {
     options: KeyspaceOptions,
     entries_per_table: usize,
-    fs: Arc<dyn FileSystem>,
-    cache: Arc<BlockCache>,
+    shelf: Arc<Shelf>,
     levels: Levels,
     contents: HashMap<TableId, Content>,
     next_id: u64,
@@ -78,8 +77,7 @@ impl Sim {
                 ..KeyspaceOptions::default()
             },
             entries_per_table,
-            fs: MemFs::new(),
-            cache: Arc::new(BlockCache::new(0)),
+            shelf: Shelf::new(MemFs::new(), Arc::new(BlockCache::new(0))),
             levels: Levels::default(),
             contents: HashMap::new(),
             next_id: 1,
@@ -177,7 +175,7 @@ impl Sim {
         self.next_id += 1;
         self.contents.insert(meta.id, content);
         let options = TableOptions::new(&self.options, KeyHasher::new(1));
-        TableHandle::new(self.fs.clone(), PathBuf::from("/tables"), meta, options, self.cache.clone())
+        TableHandle::new(&self.shelf, PathBuf::from("/tables"), meta, options)
     }
 
     fn flush(&mut self) {

@@ -8,7 +8,8 @@
 //! 2. A get whose blocks are cached takes no lock, allocates nothing but what its caller makes of
 //!    the value, and writes nothing shared but cache reference bits and the thread's counters.
 //! 3. No file is read while the epoch is pinned by this module.
-//! 4. The file of an obsolete table is removed when the last handle goes, not before.
+//! 4. The file of an obsolete table is removed after the last handle has gone, and not by who lets go of it: dropping
+//!    a handle frees memory and does nothing else. See `graveyard`.
 //!
 //! Concurrency: the resident parts hang on an [`EpochArc`]; opening is serialized by a mutex that
 //! nothing else is taken under (but what the file system takes). Tests: `table/tests/`.
@@ -20,8 +21,6 @@ use std::sync::{Arc, OnceLock};
 
 use crossbeam_epoch::Guard;
 
-use crate::cache::BlockCache;
-use crate::env::FileSystem;
 use crate::error::{Error, Result};
 use crate::iter::{Cursor, Tombstones};
 use crate::key::{Kind, Lsn};
@@ -29,17 +28,17 @@ use crate::sync::Mutex;
 use crate::table::block::{Block, Order};
 use crate::table::cursor::{CursorOptions, TableCursor};
 use crate::table::epoch_arc::EpochArc;
+use crate::table::graveyard::Grave;
 use crate::table::index::{Index, Place};
 use crate::table::resident::Resident;
-use crate::table::{TableMeta, TableOptions, Version, file_name, verify};
+use crate::table::{Shelf, TableMeta, TableOptions, Version, file_name, verify};
 
 /// One table of a store.
 pub struct TableHandle {
-    fs: Arc<dyn FileSystem>,
+    shelf: Arc<Shelf>,
     path: PathBuf,
     meta: TableMeta,
     options: TableOptions,
-    cache: Arc<BlockCache>,
     resident: EpochArc<Resident>,
     opening: Mutex<()>,
     obsolete: AtomicBool,
@@ -66,19 +65,12 @@ enum Search<R> {
 
 impl TableHandle {
     /// A handle for the table that `meta` describes, in `dir`. No I/O.
-    pub fn new(
-        fs: Arc<dyn FileSystem>,
-        dir: PathBuf,
-        meta: TableMeta,
-        options: TableOptions,
-        cache: Arc<BlockCache>,
-    ) -> Arc<TableHandle> {
+    pub fn new(shelf: &Arc<Shelf>, dir: PathBuf, meta: TableMeta, options: TableOptions) -> Arc<TableHandle> {
         Arc::new(TableHandle {
             path: dir.join(file_name(meta.id, meta.content_hash)),
-            fs,
+            shelf: shelf.clone(),
             meta,
             options,
-            cache,
             resident: EpochArc::empty(),
             opening: Mutex::new(()),
             obsolete: AtomicBool::new(false),
@@ -125,7 +117,7 @@ impl TableHandle {
             match self.resident.load(&guard) {
                 Some(resident) => {
                     let cached = |place: Place, _| {
-                        let found = self.cache.get(self.meta.id.0, place.offset, &guard);
+                        let found = self.shelf.cache.get(self.meta.id.0, place.offset, &guard);
                         Ok(found.map(|block| &**block))
                     };
                     self.search(resident, key, hash, at, cached, &mut read)?
@@ -221,7 +213,7 @@ impl TableHandle {
     /// content hash, order, bounds, counts, and that the filter knows every key.
     /// `on_bytes` is told how many bytes were done since it was last called. The first problem is the error.
     pub fn verify(&self, on_bytes: &mut dyn FnMut(u64)) -> Result<()> {
-        verify::verify(&*self.fs, &self.path, &self.meta, &self.options, on_bytes)
+        verify::verify(&*self.shelf.fs, &self.path, &self.meta, &self.options, on_bytes)
     }
 
     /// About `parts` keys that cut the table into parts of like size, ascending, each within the
@@ -289,9 +281,12 @@ impl TableHandle {
         self.resident.replace(None);
     }
 
-    /// The file is to be removed when the last handle goes.
-    pub fn mark_obsolete(&self) {
-        self.obsolete.store(true, Ordering::Release);
+    /// The file is to be removed once the last handle has gone: by [`Shelf::sweep`].
+    pub fn mark_obsolete(self: &Arc<Self>) {
+        if !self.obsolete.swap(true, Ordering::Relaxed) {
+            let grave = Grave { table: Arc::downgrade(self), id: self.meta.id, path: self.path.clone() };
+            self.shelf.graveyard.add(grave);
+        }
     }
 
     /// The resident parts, opened if need be.
@@ -303,7 +298,7 @@ impl TableHandle {
         if let Some(resident) = self.resident.get() {
             return Ok(resident);
         }
-        let resident = Arc::new(Resident::load(&*self.fs, &self.path, &self.meta, &self.options)?);
+        let resident = Arc::new(Resident::load(&*self.shelf.fs, &self.path, &self.meta, &self.options)?);
         self.resident.replace(Some(resident.clone()));
         Ok(resident)
     }
@@ -311,12 +306,12 @@ impl TableHandle {
     /// The block if it is cached, counted as a hit or a miss.
     pub(super) fn cached(&self, place: Place) -> Option<Arc<[u8]>> {
         let guard: Guard = crossbeam_epoch::pin();
-        self.cache.get(self.meta.id.0, place.offset, &guard).cloned()
+        self.shelf.cache.get(self.meta.id.0, place.offset, &guard).cloned()
     }
 
     /// Keeps a block in the cache.
     pub(super) fn keep(&self, place: Place, block: &Arc<[u8]>) {
-        self.cache.insert(self.meta.id.0, place.offset, block.clone());
+        self.shelf.cache.insert(self.meta.id.0, place.offset, block.clone());
     }
 
     /// An index block from the cache or the file.
@@ -328,7 +323,7 @@ impl TableHandle {
     fn fetch(&self, resident: &Resident, place: Place, role: Role, fill: bool) -> Result<Arc<[u8]>> {
         {
             let guard = crossbeam_epoch::pin();
-            if let Some(block) = self.cache.peek(self.meta.id.0, place.offset, &guard) {
+            if let Some(block) = self.shelf.cache.peek(self.meta.id.0, place.offset, &guard) {
                 return Ok(block.clone());
             }
         }
@@ -353,17 +348,6 @@ pub(super) fn known_kind(kind: u8, resident: &Resident, place: Place) -> Result<
         None => {
             let why = format!("the block at byte {} holds entries of unknown kind {kind}", place.offset);
             Err(Error::Unsupported { path: resident.origin(place).path.to_path_buf(), why })
-        }
-    }
-}
-
-impl Drop for TableHandle {
-    fn drop(&mut self) {
-        if *self.obsolete.get_mut() {
-            self.resident.replace(None);
-            self.cache.evict_table(self.meta.id.0);
-            // If this fails, the file is an orphan, which the next open removes.
-            let _ = self.fs.remove(&self.path);
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::iter::{Cursor, Merge, RangeTombstone, Tombstones};
 use crate::key::{Bytewise, KeyHasher, Kind, Lsn, bytewise, compare_versions};
 use crate::options::KeyspaceOptions;
 use crate::table::{
-    CursorOptions, TableHandle, TableId, TableOptions, TableWriter, file_name, temporary_name,
+    CursorOptions, Shelf, TableHandle, TableId, TableOptions, TableWriter, file_name, temporary_name,
 };
 
 /// One version: key, LSN, kind, value.
@@ -37,7 +37,7 @@ fn hasher() -> KeyHasher {
 /// Makes tables in one directory.
 struct Maker {
     fs: Arc<dyn FileSystem>,
-    cache: Arc<BlockCache>,
+    shelf: Arc<Shelf>,
     next_id: u64,
 }
 
@@ -45,7 +45,8 @@ impl Maker {
     fn new(fs: Arc<dyn FileSystem>) -> Maker {
         fs.create_dir_all(Path::new(DIR)).unwrap();
         // Nothing stays cached, so that reads show as calls.
-        Maker { fs, cache: Arc::new(BlockCache::new(0)), next_id: 1 }
+        let shelf = Shelf::new(fs.clone(), Arc::new(BlockCache::new(0)));
+        Maker { fs, shelf, next_id: 1 }
     }
 
     fn table(&mut self, mut rows: Vec<Row>, tombstones: &[RangeTombstone]) -> Arc<TableHandle> {
@@ -62,7 +63,7 @@ impl Maker {
         writer.set_tombstones(Tombstones::build(&Bytewise, tombstones.to_vec()));
         let meta = writer.finish().unwrap();
         self.fs.rename(&path, &Path::new(DIR).join(file_name(id, meta.content_hash))).unwrap();
-        TableHandle::new(self.fs.clone(), PathBuf::from(DIR), meta, options, self.cache.clone())
+        TableHandle::new(&self.shelf, PathBuf::from(DIR), meta, options)
     }
 }
 

@@ -24,12 +24,8 @@ use crate::version::Manifest;
 const DISK: WriteOptions = WriteOptions { durability: Some(Durability::Disk) };
 
 /// The ways to fail.
-const FAULTS: [Fault; 4] = [
-    Fault::Error(ErrorKind::Other),
-    Fault::NoSpace,
-    Fault::ShortWrite,
-    Fault::ErrorAfter(ErrorKind::Other),
-];
+const FAULTS: [Fault; 4] =
+    [Fault::Error(ErrorKind::Other), Fault::NoSpace, Fault::ShortWrite, Fault::ErrorAfter(ErrorKind::Other)];
 
 /// Runs the workload with the n-th call failing, up to the first error, and judges what is there.
 /// False if the workload has no such call.
@@ -89,10 +85,12 @@ fn every_call_may_fail_once_and_nothing_is_lost() {
         None => {
             let mut dice = Dice(7);
             // The first calls make the store; each of them counts.
-            let numbers = (0..60).chain((0..60).map(|_| 60 + dice.below(2500))).collect::<Vec<_>>();
+            let numbers = (0..60).chain((0..60).map(|_| 60 + dice.below(1150))).collect::<Vec<_>>();
             for number in numbers {
                 let fault = dice.pick(&FAULTS);
-                within(limit, &format!("failing call {number} with {fault:?}"), || fail_once(1, number, fault));
+                within(limit, &format!("failing call {number} with {fault:?}"), || {
+                    fail_once(1, number, fault)
+                });
             }
         }
     }
@@ -108,7 +106,8 @@ fn a_failed_sync_of_the_log_is_final_until_the_store_is_opened_again() {
     keyspace.put_with("before", "1", DISK).expect("put");
     let fails = faulty.calls();
     faulty.fail_when(move |call| {
-        (call.operation == Operation::SyncRegion && call.number >= fails).then_some(Fault::Error(ErrorKind::Other))
+        (call.operation == Operation::SyncRegion && call.number >= fails)
+            .then_some(Fault::Error(ErrorKind::Other))
     });
     let first = keyspace.put_with("unsure", "2", DISK).expect_err("the sync fails");
     assert!(matches!(first, Error::Poisoned { .. }), "{first:?}");
@@ -177,10 +176,8 @@ fn a_level_path_that_changed_costs_no_table() {
     drop(keyspace);
     db.close().expect("close");
     // The user turns to another directory for level 0, and the one before for level 3.
-    let other = Options {
-        level_paths: BTreeMap::from([(0, "/warm".into()), (3, "/cold".into())]),
-        ..options()
-    };
+    let other =
+        Options { level_paths: BTreeMap::from([(0, "/warm".into()), (3, "/cold".into())]), ..options() };
     let db = Db::open_with(env(), STORE, other).expect("open");
     let missing = db.open_keyspace("a").expect("keyspace").get("k").expect_err("its table is not there");
     assert!(missing.is_missing_file() || missing.is_corruption(), "{missing:?}");

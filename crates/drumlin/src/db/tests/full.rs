@@ -62,7 +62,10 @@ fn fill_and_go_on(options: Options, keyspace_options: KeyspaceOptions, bytes: us
     check(&keyspace, written, bytes, &context);
     for _ in 0..3 {
         let again = keyspace.put_with("again", vec![7; bytes], with);
-        assert!(again.as_ref().is_ok() || again.as_ref().is_err_and(Error::is_no_space), "{context}: {again:?}");
+        assert!(
+            again.as_ref().is_ok() || again.as_ref().is_err_and(Error::is_no_space),
+            "{context}: {again:?}"
+        );
     }
     // A process that dies now, and one that has more space then.
     let dead = fs.process_crash_clone();

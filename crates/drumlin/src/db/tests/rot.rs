@@ -45,7 +45,9 @@ fn build(fs: &Arc<MemFs>) -> (Db, Records) {
             keyspace.delete("key-0009").expect("delete");
             let name = keyspace.name();
             records.retain(|(k, key), _| {
-                k != name || !(&b"key-0004"[..].to_vec() <= key && key < &b"key-0006".to_vec()) && key != b"key-0009"
+                k != name
+                    || !(&b"key-0004"[..].to_vec() <= key && key < &b"key-0006".to_vec())
+                        && key != b"key-0009"
             });
         }
         match round {
@@ -87,7 +89,8 @@ fn check(db: &Db, records: &Records, damaged: &Path, context: &str) -> bool {
                 for record in scan {
                     match record {
                         Ok((key, value)) => {
-                            let ((_, k), v) = expected.next().unwrap_or_else(|| panic!("{context}: a stranger"));
+                            let ((_, k), v) =
+                                expected.next().unwrap_or_else(|| panic!("{context}: a stranger"));
                             assert_eq!((&key[..], &value[..]), (&k[..], &v[..]), "{context}: scan");
                         }
                         Err(error) => {
@@ -157,10 +160,13 @@ fn a_damaged_byte_of_a_closed_store_is_found_or_harmless() {
         for (path, at, mask) in places(&fs, stride()) {
             let context = format!("{} byte {at} mask {mask:02x}", path.display());
             // Whether the machine was switched off meanwhile makes no difference.
-            let fs = if at % 2 == 0 { fs.process_crash_clone() } else { fs.crash_clone(&mut |_| Keep::Whole) };
+            let fs =
+                if at % 2 == 0 { fs.process_crash_clone() } else { fs.crash_clone(&mut |_| Keep::Whole) };
             fs.damage(&path, at, mask).expect("it is there");
-            let sound = open_damaged(&fs, &path, &context).is_some_and(|db| check(&db, &records, &path, &context));
-            let kind = path.extension().or(path.file_stem()).unwrap_or_default().to_string_lossy().into_owned();
+            let sound =
+                open_damaged(&fs, &path, &context).is_some_and(|db| check(&db, &records, &path, &context));
+            let kind =
+                path.extension().or(path.file_stem()).unwrap_or_default().to_string_lossy().into_owned();
             let count = found.entry(kind).or_default();
             *(if sound { &mut count.1 } else { &mut count.0 }) += 1;
         }
@@ -212,8 +218,11 @@ fn a_damaged_log_record_is_corruption_below_a_mark_and_a_torn_tail_above() {
             let is_log = path.extension().is_some_and(|e| e == "log");
             for same_boot in [true, false] {
                 let context = format!("{} byte {at} mask {mask:02x} same boot {same_boot}", path.display());
-                let fs =
-                    if same_boot { dead.process_crash_clone() } else { dead.crash_clone(&mut |_| Keep::Whole) };
+                let fs = if same_boot {
+                    dead.process_crash_clone()
+                } else {
+                    dead.crash_clone(&mut |_| Keep::Whole)
+                };
                 fs.damage(&path, at, mask).expect("it is there");
                 let Some(db) = open_damaged(&fs, &path, &context) else {
                     corrupt += 1;

@@ -77,7 +77,8 @@ fn a_table_of_version_1_reads_as_it_was_written() {
         // The filter is in use: of many absent keys few get past it to a block.
         let cache = BlockCache::new(1 << 20);
         let cache = Arc::new(cache);
-        let table = TableHandle::new(fs.clone(), PathBuf::from(DIR), meta, options, cache.clone());
+        let table =
+            TableHandle::new(&Shelf::new(fs.clone(), cache.clone()), PathBuf::from(DIR), meta, options);
         for n in 0..1000 {
             assert_eq!(
                 get(&table, format!("fixture/absent{n}").as_bytes(), 1 << 50).expect("readable"),

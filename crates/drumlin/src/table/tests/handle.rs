@@ -110,7 +110,7 @@ fn nothing_is_read_before_the_first_read_and_eviction_closes() {
     let meta = write(&inner, 1, &options(), &rows(100), Tombstones::EMPTY).expect("writes");
     let faulty = FaultyFs::new(inner.clone());
     let cache = Arc::new(BlockCache::new(1 << 20));
-    let table = TableHandle::new(faulty.clone(), PathBuf::from(DIR), meta, options(), cache);
+    let table = TableHandle::new(&Shelf::new(faulty.clone(), cache), PathBuf::from(DIR), meta, options());
     assert!(table.tombstones().expect("no I/O").is_empty());
     let cursor = table.cursor(CursorOptions::default());
     drop(cursor);
@@ -134,7 +134,8 @@ fn a_failed_read_is_an_error_and_the_next_one_works() {
     let meta = write(&inner, 1, &options(), &rows(500), Tombstones::EMPTY).expect("writes");
     let calls_of = |faulty: &Arc<FaultyFs>| -> Result<(Option<Version>, usize)> {
         let cache = Arc::new(BlockCache::new(1 << 20));
-        let table = TableHandle::new(faulty.clone(), PathBuf::from(DIR), meta.clone(), options(), cache);
+        let table =
+            TableHandle::new(&Shelf::new(faulty.clone(), cache), PathBuf::from(DIR), meta.clone(), options());
         let once = || -> Result<(Option<Version>, usize)> {
             let found = get(&table, b"key000300", 1000)?;
             let mut cursor = table.cursor(CursorOptions { fill_cache: false, readahead_bytes: 2000 });
@@ -165,16 +166,19 @@ fn a_failed_read_is_an_error_and_the_next_one_works() {
 }
 
 #[test]
-fn an_obsolete_table_goes_with_its_last_holder() {
+fn an_obsolete_table_goes_at_the_first_sweep_after_its_last_holder() {
     let fs = fs();
     let meta = write(&fs, 1, &options(), &rows(300), Tombstones::EMPTY).expect("writes");
     let cache = Arc::new(BlockCache::new(1 << 20));
-    let table = TableHandle::new(fs.clone(), PathBuf::from(DIR), meta, options(), cache.clone());
+    let shelf = Shelf::new(fs.clone(), cache.clone());
+    let table = TableHandle::new(&shelf, PathBuf::from(DIR), meta, options());
     let path = table.path().to_path_buf();
     let mut cursor = table.cursor(CursorOptions::default());
     cursor.seek_first().expect("readable");
     table.mark_obsolete();
+    table.mark_obsolete();
     drop(table);
+    assert_eq!(shelf.sweep(), 1);
     assert!(fs.exists(&path).expect("asks"), "the cursor still holds it");
     let mut seen = 0;
     while cursor.valid() {
@@ -184,6 +188,8 @@ fn an_obsolete_table_goes_with_its_last_holder() {
     assert_eq!(seen, 300);
     assert!(cache.bytes() > 0);
     drop(cursor);
+    assert!(fs.exists(&path).expect("asks"), "letting go of a table removes nothing");
+    assert_eq!(shelf.sweep(), 0);
     assert!(!fs.exists(&path).expect("asks"));
     assert_eq!(cache.bytes(), 0);
 }

@@ -79,7 +79,7 @@ fn write(
 
 fn open(fs: &Arc<MemFs>, meta: &TableMeta, options: &TableOptions, cache_bytes: usize) -> Arc<TableHandle> {
     let cache = Arc::new(BlockCache::new(cache_bytes));
-    TableHandle::new(fs.clone(), PathBuf::from(DIR), meta.clone(), options.clone(), cache)
+    TableHandle::new(&Shelf::new(fs.clone(), cache), PathBuf::from(DIR), meta.clone(), options.clone())
 }
 
 fn get(table: &TableHandle, key: &[u8], at: u64) -> Result<Option<Version>> {

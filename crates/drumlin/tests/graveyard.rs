@@ -1,0 +1,175 @@
+//! Tables that nobody needs go soon, and no thread that reads removes a file.
+
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a test is outside the engine")]
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use drumlin::env::{Env, FileSystem, MemFs, Operation};
+use drumlin::{Db, KeyspaceOptions, Options};
+
+const STORE: &str = "/store";
+
+fn small() -> (Options, KeyspaceOptions) {
+    let options = Options { memory_bytes: 4 << 20, segment_bytes: 64 << 10, ..Options::default() };
+    let keyspace = KeyspaceOptions {
+        memtable_bytes: Some(128 << 10),
+        table_bytes: 64 << 10,
+        level1_bytes: 256 << 10,
+        ..KeyspaceOptions::default()
+    };
+    (options, keyspace)
+}
+
+fn tables(fs: &MemFs) -> Vec<PathBuf> {
+    let entries = fs.list(Path::new(STORE)).expect("lists");
+    entries.into_iter().filter(|e| e.name.ends_with(".tbl")).map(|e| Path::new(STORE).join(e.name)).collect()
+}
+
+/// Tables that the store's levels name.
+fn named(db: &Db) -> usize {
+    db.stats().keyspaces.iter().flat_map(|k| &k.levels).map(|l| l.tables).sum()
+}
+
+fn eventually(what: &str, mut is: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is() {
+        assert!(start.elapsed() < Duration::from_secs(20), "{what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn no_reader_removes_a_file_and_every_file_goes() {
+    let fs = MemFs::new();
+    let removed_by = Arc::new(Mutex::new(Vec::<String>::new()));
+    let record = Arc::clone(&removed_by);
+    fs.set_hook(Some(Box::new(move |call| {
+        if call.operation == Operation::Remove && call.path.extension().is_some_and(|e| e == "tbl") {
+            let name = std::thread::current().name().unwrap_or("nameless").to_string();
+            record.lock().expect("sound").push(name);
+        }
+    })));
+    let (options, keyspace_options) = small();
+    let db = Db::open_with(Env::with_fs(fs.clone()), STORE, options).expect("opens");
+    let keyspace = db.keyspace("k", keyspace_options).expect("makes");
+    let done = AtomicBool::new(false);
+    let reads = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for reader in 0..3 {
+            let (keyspace, done, reads) = (&keyspace, &done, &reads);
+            std::thread::Builder::new()
+                .name(format!("reader-{reader}"))
+                .spawn_scoped(scope, move || {
+                    let mut n = reader;
+                    while !done.load(Ordering::Relaxed) {
+                        n = (n * 31 + 7) % 4000;
+                        keyspace.get(format!("key{n:05}")).expect("gets");
+                        if n % 16 == 0 {
+                            keyspace.range(format!("key{n:05}")..).expect("scans").take(50).for_each(drop);
+                        }
+                        reads.fetch_add(1, Ordering::Relaxed);
+                    }
+                })
+                .expect("spawns");
+        }
+        std::thread::Builder::new()
+            .name("writer".into())
+            .spawn_scoped(scope, || {
+                for n in 0..30_000u64 {
+                    keyspace.put(format!("key{:05}", n * 7919 % 4000), vec![n as u8; 150]).expect("puts");
+                }
+            })
+            .expect("spawns")
+            .join()
+            .expect("writes");
+        done.store(true, Ordering::Relaxed);
+    });
+    db.wait_for_idle().expect("idle");
+    eventually("tables that no level names stay", || tables(&fs).len() == named(&db));
+    let removed_by = removed_by.lock().expect("sound");
+    assert!(removed_by.len() > 20, "{} tables came and went", removed_by.len());
+    assert!(reads.load(Ordering::Relaxed) > 1000);
+    let strangers: Vec<_> = removed_by.iter().filter(|name| !name.starts_with("drumlin-bg")).collect();
+    assert!(strangers.is_empty(), "files removed by {strangers:?}");
+}
+
+#[test]
+fn a_dropped_table_goes_soon_after_its_last_reader() {
+    let fs = MemFs::new();
+    let (options, keyspace_options) = small();
+    let db = Db::open_with(Env::with_fs(fs.clone()), STORE, options).expect("opens");
+    let keyspace = db.keyspace("k", keyspace_options).expect("makes");
+    for n in 0..2000u64 {
+        keyspace.put(format!("key{n:05}"), vec![n as u8; 150]).expect("puts");
+    }
+    db.flush().expect("flushes");
+    db.wait_for_idle().expect("idle");
+    let before = tables(&fs);
+    let mut scan = keyspace.iter().expect("scans");
+    let first = scan.next().expect("a record").expect("readable");
+    keyspace.put("key00000", "again").expect("puts");
+    db.compact().expect("compacts");
+    assert!(tables(&fs).len() > named(&db), "some tables are obsolete and scanned");
+    assert!(before.iter().all(|path| fs.exists(path).expect("asks")), "the scan still reads them");
+    assert_eq!(1 + scan.by_ref().filter(|record| record.is_ok()).count(), 2000);
+    assert_eq!(&*first.0, b"key00000");
+    drop(scan);
+    eventually("the old tables go", || tables(&fs).len() == named(&db));
+}
+
+#[test]
+fn a_dropped_keyspace_leaves_no_file_though_its_handles_live() {
+    let fs = MemFs::new();
+    let (options, keyspace_options) = small();
+    let db = Db::open_with(Env::with_fs(fs.clone()), STORE, options).expect("opens");
+    let keyspace = db.keyspace("k", keyspace_options).expect("makes");
+    for n in 0..4000u64 {
+        keyspace.put(format!("key{n:05}"), vec![n as u8; 150]).expect("puts");
+    }
+    db.flush().expect("flushes");
+    assert!(!tables(&fs).is_empty());
+    db.drop_keyspace("k").expect("drops");
+    eventually("the tables of the dropped keyspace go", || tables(&fs).is_empty());
+    assert!(keyspace.get("key00001").is_err());
+    assert!(keyspace.iter().is_err());
+}
+
+#[test]
+fn at_close_nothing_is_left_though_a_scan_is() {
+    let fs = MemFs::new();
+    let (options, keyspace_options) = small();
+    let db = Db::open_with(Env::with_fs(fs.clone()), STORE, options.clone()).expect("opens");
+    let keyspace = db.keyspace("k", keyspace_options).expect("makes");
+    for n in 0..4000u64 {
+        keyspace.put(format!("key{n:05}"), vec![n as u8; 150]).expect("puts");
+    }
+    db.flush().expect("flushes");
+    let mut scan = keyspace.iter().expect("scans");
+    scan.next().expect("a record").expect("readable");
+    db.compact().expect("compacts");
+    let live = named(&db);
+    db.close().expect("closes");
+    assert_eq!(tables(&fs).len(), live, "only what the manifest names");
+    assert!(scan.next().expect("an end").is_err(), "a closed store does not answer");
+}
+
+/// Regression: a memtable frozen at a border ahead of the log's tail cannot be flushed before more is written.
+#[test]
+fn idle_is_not_waiting_for_writes_to_come() {
+    let (options, keyspace_options) = small();
+    let db = Db::open_with(Env::with_fs(MemFs::new()), STORE, options).expect("opens");
+    let keyspace = db.keyspace("k", keyspace_options).expect("makes");
+    let mut n = 0u64;
+    let mut frozen = 0;
+    while frozen < 3 {
+        keyspace.put(format!("key{n:05}"), vec![n as u8; 150]).expect("puts");
+        n += 1;
+        if db.stats().keyspaces[0].frozen_memtables > 0 {
+            frozen += 1;
+            db.wait_for_idle().expect("idle");
+        }
+    }
+}
