@@ -54,7 +54,7 @@ fn step(db: &Db, all: &All, writer: usize, number: u64, dice: &mut Dice) -> Resu
     batch.put(&a, &counter, number.to_le_bytes())?;
     batch.put(&a, format!("{writer}/fill/{}", number % 50), &filler)?;
     batch.put(&b, format!("{writer}/fill/{}", number % 50), &filler)?;
-    if number % 10 == 0 {
+    if number.is_multiple_of(10) {
         batch.delete_range(&b, format!("{writer}/fill/2"), format!("{writer}/fill/3"))?;
     }
     batch.put(&b, &counter, number.to_le_bytes())?;
