@@ -1,101 +1,270 @@
-//! With one thread frozen inside a put, at any pause point, the others go on: gets, recent
-//! snapshots, and puts of other keys. A linearizable snapshot waits, and `stats` shows the stall.
+//! One thread stands still inside a write, at any pause point, for five seconds; the others go on.
+//!
+//! 1. Gets, `snapshot_recent` and puts of other keys go on, wherever the thread stands: in a put, an
+//!    update, a batch, a put that spans log segments. (A range deletion holds every key: gets and
+//!    recent snapshots go on, puts wait.)
+//! 2. Until a linearizable snapshot waits for what is in flight: then puts above it wait, gets and
+//!    recent snapshots still go on.
+//! 3. Or until memory is full, since what is in flight cannot be flushed: then puts wait, gets go on.
+//! 4. `stats` shows each: `completed` stays below `tail`, `snapshots_waiting`, `stalls`.
+//!
+//! The pause points are read from the sources, so that a new one cannot be forgotten here.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a test is outside the engine")]
 
-use std::sync::mpsc;
+mod support {
+    pub mod freezer;
+}
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use drumlin::env::{Env, MemFs};
-use drumlin::sync::failpoint;
-use drumlin::{Db, Options};
+use drumlin::{Db, Keyspace, KeyspaceOptions, Options};
+use support::freezer::{Freezer, Frozen, PATIENCE, spawn};
 
-/// Every pause point a put passes, and whether its LSN is drawn there.
-const POINTS: [(&str, bool); 7] = [
-    ("write::reserved", false),
-    ("write::locked", false),
-    ("write::announced", false),
-    ("write::drawn", true),
-    ("write::logged", true),
-    ("write::gated", true),
-    ("write::published", true),
+const FREEZE: Duration = Duration::from_secs(5);
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Operation {
+    Put,
+    Update,
+    Batch,
+    /// A put of more than a log segment.
+    LongPut,
+    DeleteRange,
+}
+use Operation::*;
+
+/// How far a write has come at a pause point.
+#[derive(Clone, Copy, PartialEq)]
+enum Stage {
+    /// Nothing that others wait for is held, but for the key's own lock.
+    Before,
+    /// Waited for by those who wait for what is in flight, but its LSN is not drawn.
+    Announced,
+    /// In flight, and not to be seen.
+    Hidden,
+    /// In flight, and to be seen.
+    Visible,
+}
+use Stage::*;
+
+/// Every pause point on the way of a write, and who passes it at which stage.
+const POINTS: &[(&str, &[Operation], Stage)] = &[
+    ("update::decided", &[Update], Before),
+    ("write::reserved", &[Put, Update], Before),
+    ("write::locked", &[Put, Update], Before),
+    ("batch::locked", &[Batch, DeleteRange], Before),
+    ("write::announced", &[Put, Update, Batch], Announced),
+    ("write::drawn", &[Put, Update, Batch], Hidden),
+    ("log::header_stored", &[Put, Update, Batch, LongPut], Hidden),
+    ("log::body_copied", &[Put, Update, Batch, LongPut], Hidden),
+    ("write::logged", &[Put, Update, Batch, LongPut], Hidden),
+    ("write::gated", &[Put, Update], Hidden),
+    ("batch::part", &[Batch, DeleteRange], Hidden),
+    ("write::published", &[Put, Update], Visible),
+    ("write::published", &[Batch], Hidden),
 ];
 
-#[test]
-fn a_frozen_put_stops_nobody_else() {
-    for (point, drawn) in POINTS {
-        let options = Options { memory_bytes: 64 << 20, ..Options::default() };
-        let db = Db::open_with(Env::with_fs(MemFs::new()), "/store", options).expect("open");
-        let keyspace = db.keyspace("k", Default::default()).expect("keyspace");
-        keyspace.put("frozen", "before").expect("put");
+/// Pause points that no write passes.
+const ELSEWHERE: &[&str] = &["pressure::full"];
 
-        let (frozen, is_frozen) = mpsc::channel();
-        let (thaw, thawed) = mpsc::channel::<()>();
-        let thawed = std::sync::Mutex::new(thawed);
-        failpoint::set(point, move || {
-            if std::thread::current().name() == Some("frozen") {
-                let _ = frozen.send(());
-                let _ = thawed.lock().expect("one thread").recv_timeout(Duration::from_secs(30));
-            }
-        });
-        let victim = {
-            let keyspace = keyspace.clone();
-            std::thread::Builder::new()
-                .name("frozen".into())
-                .spawn(move || keyspace.put("frozen", "after"))
-                .expect("spawn")
-        };
-        is_frozen
-            .recv_timeout(Duration::from_secs(20))
-            .unwrap_or_else(|_| panic!("{point} is not on the way of a put"));
+fn open(memory_bytes: usize) -> (Db, Keyspace) {
+    let options = Options { memory_bytes, segment_bytes: 64 << 10, ..Options::default() };
+    let db = Db::open_with(Env::with_fs(MemFs::new()), "/store", options).expect("open");
+    let keyspace = db.keyspace("k", KeyspaceOptions::default()).expect("keyspace");
+    keyspace.put("frozen", "before").expect("put");
+    (db, keyspace)
+}
 
-        let start = Instant::now();
-        let mut done = 0u32;
-        while start.elapsed() < Duration::from_millis(700) {
-            let key = format!("other-{done}");
+/// Does the operation.
+fn work(operation: Operation, db: &Db, keyspace: &Keyspace) -> drumlin::Result<()> {
+    match operation {
+        Put => keyspace.put("frozen", "after"),
+        LongPut => keyspace.put("frozen", "after".repeat(30_000)),
+        Update => keyspace.update("frozen", |_| Some(b"after".to_vec())).map(|_| ()),
+        Batch => {
+            let mut batch = db.batch();
+            batch.put(keyspace, "frozen", "after")?;
+            batch.put(keyspace, "frozen too", "after")?;
+            batch.commit()
+        }
+        DeleteRange => keyspace.delete_range("frozen", "frozen!"),
+    }
+}
+
+/// What the frozen key holds while the operation stands at the stage, and after it.
+fn held(operation: Operation, stage: Stage) -> [Option<Vec<u8>>; 2] {
+    let after = match operation {
+        Put | Update | Batch => Some(b"after".to_vec()),
+        LongPut => Some(b"after".repeat(30_000)),
+        DeleteRange => None,
+    };
+    [if stage == Visible { after.clone() } else { Some(b"before".to_vec()) }, after]
+}
+
+fn freeze(operation: Operation, stage: Stage, freezer: &Freezer) {
+    let case = &freezer.thread;
+    let (db, keyspace) = open(64 << 20);
+    let victim = {
+        let (db, keyspace) = (db.clone(), keyspace.clone());
+        spawn(case, move || work(operation, &db, &keyspace))
+    };
+    freezer.wait_until_inside();
+    let [now, after] = held(operation, stage);
+
+    let read = |what: &str| {
+        let value = keyspace.get("frozen").expect("a get of the frozen key never waits");
+        assert!(value.as_deref() == now.as_deref(), "{case}, {what}: {value:?}");
+        let recent = db.snapshot_recent().expect("snapshot_recent never waits");
+        assert!(recent.get(&keyspace, "frozen").expect("get").is_some(), "{case}, {what}");
+        assert!(recent.iter(&keyspace).expect("scan").next().is_some(), "{case}, {what}");
+    };
+    let start = Instant::now();
+    let (mut puts, mut reads) = (0u32, 0u32);
+    while start.elapsed() < FREEZE {
+        if operation != DeleteRange {
+            let key = format!("other-{}", puts % 500);
             keyspace.put(&key, "x").expect("put of another key");
             assert!(keyspace.get(&key).expect("get").is_some());
-            if done.is_multiple_of(64) {
-                let recent = db.snapshot_recent().expect("snapshot_recent");
-                assert!(recent.get(&keyspace, "frozen").expect("get").is_some());
-                let held =
-                    keyspace.get("frozen").expect("get of the frozen key never waits").expect("present");
-                assert!(
-                    held == "before" || (point == "write::published" && held == "after"),
-                    "{point}: {held:?}"
-                );
-            }
-            done += 1;
+            puts += 1;
         }
-        assert!(done > 500, "{point}: only {done} puts went through in 0.7 s");
-        let stats = db.stats();
-        assert_eq!(
-            stats.completed < stats.tail,
-            drawn || point == "write::announced",
-            "{point}: the stall shows"
-        );
-
-        let (got, snapshot) = mpsc::channel();
-        let waiter = {
-            let db = db.clone();
-            std::thread::spawn(move || {
-                let snapshot = db.snapshot().expect("snapshot");
-                let _ = got.send(());
-                snapshot
-            })
-        };
-        let waits = snapshot.recv_timeout(Duration::from_millis(200)).is_err();
-        assert_eq!(
-            waits,
-            drawn || point == "write::announced",
-            "{point}: a linearizable snapshot waits for a drawn LSN"
-        );
-        drop(thaw);
-        victim.join().expect("no panic").expect("the put succeeds after all");
-        let snapshot = waiter.join().expect("no panic");
-        assert!(snapshot.get(&keyspace, "other-0").expect("get").is_some());
-        assert_eq!(keyspace.get("frozen").expect("get").as_deref(), Some(&b"after"[..]));
-        failpoint::clear(point);
-        db.close().expect("close");
+        if puts.is_multiple_of(64) {
+            read("while the others go on");
+            reads += 1;
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
+    assert!(reads > 10, "{case}: only {reads} reads went through");
+    assert!(puts > 500 || operation == DeleteRange, "{case}: only {puts} puts went through");
+
+    let in_flight = stage != Before;
+    let stats = db.stats();
+    assert_eq!(stats.completed < stats.tail, in_flight, "{case}: the stall shows");
+    assert_eq!(stats.snapshots_waiting, 0, "{case}");
+
+    // A linearizable snapshot waits for what is in flight, and puts wait behind it.
+    let (db2, keyspace2) = (db.clone(), keyspace.clone());
+    let (got, snapshots) = mpsc::channel();
+    let waiter = std::thread::spawn(move || {
+        let snapshot = db2.snapshot().expect("snapshot");
+        let _ = got.send(());
+        let value = snapshot.get(&keyspace2, "frozen").expect("get");
+        value.as_deref().map(<[u8]>::to_vec)
+    });
+    let waits = snapshots.recv_timeout(Duration::from_millis(300)).is_err();
+    if !in_flight {
+        assert!(!waits || snapshots.recv_timeout(PATIENCE).is_ok(), "{case}: nothing is in flight");
+    } else {
+        assert!(waits, "{case}: a linearizable snapshot waits for what is in flight");
+        assert_eq!(db.stats().snapshots_waiting, 1, "{case}: and stats say so");
+        read("while a snapshot waits");
+    }
+    freezer.thaw();
+    victim.join().expect("no panic").expect("the write succeeds after all");
+    let seen = waiter.join().expect("no panic");
+    let drawn = matches!(stage, Hidden | Visible);
+    assert!(seen == after || !drawn && seen == now, "{case}: what was in flight is in the snapshot");
+    assert!(keyspace.get("frozen").expect("get").as_deref() == after.as_deref(), "{case}");
+    assert_eq!(db.stats().snapshots_waiting, 0);
+    keyspace.put("frozen", "and on").expect("the key is free again");
+    db.close().expect("close");
+}
+
+/// The names in `failpoint::hit("…")` in all sources.
+fn points_in_sources() -> BTreeSet<String> {
+    fn walk(dir: &Path, found: &mut BTreeSet<String>) {
+        for entry in std::fs::read_dir(dir).expect("sources").map(|e| e.expect("entry").path()) {
+            if entry.is_dir() {
+                walk(&entry, found);
+            } else if entry.extension().is_some_and(|e| e == "rs") {
+                let text = std::fs::read_to_string(&entry).expect("source");
+                let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+                for line in code {
+                    found.extend(
+                        line.split("failpoint::hit(\"").skip(1).map(|rest| {
+                            rest.split('"').next().expect("split gives one at least").to_string()
+                        }),
+                    );
+                }
+            }
+        }
+    }
+    let mut found = BTreeSet::new();
+    walk(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut found);
+    found
+}
+
+#[test]
+fn every_pause_point_of_the_sources_is_tried() {
+    let tried: BTreeSet<String> =
+        POINTS.iter().map(|p| p.0).chain(ELSEWHERE.iter().copied()).map(String::from).collect();
+    assert_eq!(points_in_sources(), tried);
+}
+
+#[test]
+fn a_frozen_write_stops_nobody_else() {
+    let mut cases: Vec<(Operation, Stage, Arc<Freezer>)> = Vec::new();
+    for &(point, operations, stage) in POINTS {
+        for &operation in operations {
+            cases.push((operation, stage, Freezer::at(point, format!("{operation:?} at {point}"))));
+        }
+    }
+    std::thread::scope(|scope| {
+        let cases: Vec<_> = cases
+            .iter()
+            .map(|(operation, stage, freezer)| scope.spawn(move || freeze(*operation, *stage, freezer)))
+            .collect();
+        let failed = cases.into_iter().filter_map(|case| case.join().err()).count();
+        assert_eq!(failed, 0, "see above");
+    });
+}
+
+/// With a put frozen in flight nothing can be flushed. Puts go on until memory is full, and then
+/// wait; gets never do. When the put goes on, so do all.
+#[test]
+fn puts_go_on_until_memory_is_full_and_resume_when_it_is_not() {
+    let (db, keyspace) = open(4 << 20);
+    let victim = {
+        let keyspace = keyspace.clone();
+        Frozen::at("write::logged", "a put in flight", move || keyspace.put("frozen", "after"))
+    };
+
+    let filler = {
+        let keyspace = keyspace.clone();
+        std::thread::spawn(move || {
+            for i in 0..4000 {
+                keyspace.put(format!("other-{i}"), [7; 1000]).expect("put");
+            }
+        })
+    };
+    // Four megabytes of values do not fit in half of four megabytes.
+    let start = Instant::now();
+    let mut last = (0, Instant::now());
+    while last.1.elapsed() < Duration::from_millis(700) {
+        assert!(start.elapsed() < PATIENCE, "memory fills up");
+        let entries = db.stats().keyspaces[0].memtable_entries;
+        if entries != last.0 {
+            last = (entries, Instant::now());
+        }
+        assert_eq!(keyspace.get("frozen").expect("get").as_deref(), Some(&b"before"[..]));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let stats = db.stats();
+    assert!(!filler.is_finished(), "puts wait for memory");
+    assert!(last.0 > 500, "not before it is full: {}", last.0);
+    assert!(stats.stalls > 0 && stats.completed < stats.tail, "{stats:?}");
+    assert!(stats.keyspaces[0].frozen_memtables > 0 && stats.flushes == 0, "{stats:?}");
+    assert!(stats.memtable_bytes <= stats.memory_budget_bytes, "{stats:?}");
+    assert!(keyspace.get("other-0").expect("gets go on").is_some());
+    db.snapshot_recent().expect("so do recent snapshots");
+
+    victim.thaw().expect("the put succeeds");
+    filler.join().expect("all puts succeed");
+    assert_eq!(keyspace.get("frozen").expect("get").as_deref(), Some(&b"after"[..]));
+    assert!(keyspace.get("other-3999").expect("get").is_some());
+    db.close().expect("close");
 }

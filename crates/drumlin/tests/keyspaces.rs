@@ -44,9 +44,13 @@ fn a_flush_ends_when_its_keyspace_is_dropped() {
     let flushing = db.clone();
     std::thread::spawn(move || done.send(flushing.flush()));
     assert!(flushed.recv_timeout(Duration::from_millis(200)).is_err(), "it waits for the write in flight");
-    db.drop_keyspace("doomed").unwrap();
+    // The drop makes the log durable first, so it waits for the write in flight too.
+    let dropping = db.clone();
+    let dropper = std::thread::spawn(move || dropping.drop_keyspace("doomed"));
+    std::thread::sleep(Duration::from_millis(100));
     drop(thaw);
     writer.join().unwrap().unwrap();
+    dropper.join().unwrap().unwrap();
     failpoint::clear("write::drawn");
     flushed.recv_timeout(Duration::from_secs(20)).expect("the flush ends").expect("and well");
     assert!(matches!(doomed.get("k"), Err(Error::Closed { .. })));

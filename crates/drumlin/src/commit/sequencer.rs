@@ -75,7 +75,8 @@ impl Sequencer {
         Lsn(self.tail.load(Ordering::Acquire))
     }
 
-    pub(super) fn tail_seq_cst(&self) -> Lsn {
+    /// As [`Sequencer::tail`], for those who stored something that whoever draws later has to see.
+    pub(crate) fn tail_seq_cst(&self) -> Lsn {
         Lsn(self.tail.load(Ordering::SeqCst))
     }
 
@@ -85,7 +86,8 @@ impl Sequencer {
         self.begin_in(self.slots.mine(|| self.tail()), units)
     }
 
-    pub(super) fn begin_in<'a>(&'a self, slot: SlotRef<'a>, units: u64) -> InFlight<'a> {
+    /// Draws in a given slot, which nobody else uses meanwhile.
+    pub(crate) fn begin_in<'a>(&'a self, slot: SlotRef<'a>, units: u64) -> InFlight<'a> {
         slot.slot.announce(self.completed_lagging());
         failpoint::hit("write::announced");
         let lsn = Lsn(self.tail.fetch_add(units, Ordering::SeqCst));

@@ -183,7 +183,7 @@ impl Slots {
     }
 
     /// Takes a free slot, or a new one.
-    pub(super) fn claim(&self) -> u32 {
+    pub(crate) fn claim(&self) -> u32 {
         let mut free = self.free.lock();
         if let Some(index) = free.pop() {
             return index;
@@ -205,7 +205,8 @@ impl Slots {
         self.count.load(Ordering::Acquire)
     }
 
-    pub(super) fn by_index(&self, index: u32) -> SlotRef<'_> {
+    /// The slot of that number, which was claimed.
+    pub(crate) fn by_index(&self, index: u32) -> SlotRef<'_> {
         let (chunk, at) = locate(index);
         let chunk = self.chunks[chunk].get().expect("an index is handed out after its chunk is made");
         SlotRef { slot: &chunk[at as usize], index }

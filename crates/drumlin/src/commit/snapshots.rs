@@ -172,6 +172,39 @@ mod tests {
         });
     }
 
+    /// Regression C1: a flush that begins while the snapshot waits must find it in the list.
+    #[test]
+    fn a_snapshot_is_registered_before_it_waits() {
+        let sequencer = Sequencer::new(Lsn(10));
+        std::thread::scope(|s| {
+            let a = sequencer.begin(1);
+            let snapshot = s.spawn(|| sequencer.snapshot().map(|s| s.lsn()));
+            let began = std::time::Instant::now();
+            while sequencer.snapshots().list() != [Lsn(11)] && began.elapsed() < Duration::from_secs(20) {
+                std::thread::yield_now();
+            }
+            let listed = sequencer.snapshots().list();
+            let waits = !snapshot.is_finished();
+            a.commit();
+            assert_eq!((listed, waits), (vec![Lsn(11)], true));
+        });
+    }
+
+    /// Regression B6: a snapshot that takes over the read point of another misses what was
+    /// acknowledged in between, its own thread's writes included.
+    #[test]
+    fn a_snapshot_contains_what_was_acknowledged_before_it_whatever_others_there_are() {
+        let sequencer = Sequencer::new(Lsn(5));
+        for _ in 0..3 {
+            let write = sequencer.begin(2);
+            let end = write.end();
+            write.commit();
+            let snapshot = sequencer.snapshot().expect("nobody dies");
+            assert_eq!(snapshot.lsn(), end);
+            let _kept = snapshot;
+        }
+    }
+
     #[test]
     fn a_recent_snapshot_waits_for_nobody() {
         let sequencer = Sequencer::new(Lsn(10));

@@ -19,6 +19,12 @@
 //! 6. What jobs replace goes here and nowhere else: after a job, and while anything is left, a worker moves the epoch
 //!    on and removes the files that nobody holds. A reader that lets go wakes nobody, so an idle worker with something
 //!    left looks again, ever less often.
+//! 7. A plan is made, and noted as running, under `state`, from levels loaded under it: a job is among
+//!    the running, or its outcome in the levels.
+//! 8. No wake-up is lost. A worker sleeps only while `epoch` is what it was before the worker looked
+//!    for work. What makes work raises it: turns, ended jobs, requests. Two things that make work do
+//!    not, the tail passing a border and the release of a snapshot; so whoever is about to wait for
+//!    the workers raises it too (without waking others that wait), and every worker looks again.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -165,6 +171,7 @@ impl Background {
             if let Some(error) = &state.last_error {
                 return Err(error.clone());
             }
+            state.epoch += 1;
             self.work.notify_all();
             self.progress.wait(&mut state);
         }
@@ -192,9 +199,10 @@ impl Background {
                 }
                 continue;
             }
-            let Some(job) = self.pick(store) else {
+            let tail = store.sequencer.tail();
+            let Some(job) = self.pick(store, tail) else {
                 // Writers wait for memory, and what could be flushed ends beyond the tail.
-                if store.is_stuck() && store.pad_to_border().is_ok() {
+                if store.is_stuck(tail) && store.pad_to_border().is_ok() {
                     continue;
                 }
                 let again = store.tidy().then_some(patience);
@@ -249,11 +257,11 @@ impl Background {
         self.cancel.load(Ordering::Acquire)
     }
 
-    fn pick(&self, store: &Store) -> Option<Job> {
+    /// The most urgent job, and marks it begun. Generations that end above `tail` are left alone.
+    fn pick(&self, store: &Store, tail: Lsn) -> Option<Job> {
         let keyspaces = store.keyspaces.lock().clone();
         let guard = epoch::pin();
         let mut state = self.state.lock();
-        let tail = store.sequencer.tail();
         let oldest = keyspaces
             .values()
             .filter(|k| !state.flushing.contains(&k.id))
@@ -389,6 +397,7 @@ impl Background {
                 return Err(error);
             }
             if state.epoch == seen {
+                state.epoch += 1;
                 self.work.notify_all();
                 self.progress.wait(&mut state);
             }
@@ -547,8 +556,7 @@ impl Store {
                 let guard = epoch::pin();
                 let oldest = oldest_snapshot(self);
                 let mut state = self.background.state.lock();
-                // Under the lock: a job ends there after its outcome shows, so what is not held by a
-                // running job is still where these levels say.
+                // Under the lock: a job that is not among the running any more has changed the levels.
                 let levels = &keyspace.current.load(&guard).levels;
                 let running = state.compacting.entry(keyspace.id).or_default();
                 let picked = layout::pick_manual(levels, &keyspace.options, running, oldest, None, None);

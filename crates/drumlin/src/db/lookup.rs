@@ -6,6 +6,11 @@
 //! version or a covering range tombstone; within a part the higher LSN wins (I2 makes that right).
 //! Never waits and writes nothing shared.
 //!
+//! Invariant: within a part the range tombstones are asked before the versions. A batch may hold both
+//! a range tombstone and a put of a key it covers, and commits at any time: whoever finds its
+//! tombstone committed then finds its put committed too. The other way round the put would be passed
+//! over and the tombstone then hide the version before it: a key that was never absent would be.
+//!
 //! Linearization: a get of latest takes effect when it reads the version it returns (or finds the
 //! key's place empty in the part where it would be).
 
@@ -14,6 +19,7 @@ use crossbeam_epoch::Guard;
 use crate::commit::Slots;
 use crate::error::Result;
 use crate::key::{Kind, Lsn};
+use crate::memory::MemTable;
 
 use super::keyspace::KeyspaceState;
 use super::slice::Slice;
@@ -37,17 +43,8 @@ pub(crate) fn lookup(
     let committed = |slot: u32, lsn: Lsn| !slots.is_in_flight(slot, lsn);
     let superversion = keyspace.current.load(guard);
     for generation in &superversion.generations {
-        let memtable = &generation.memtable;
-        let version = memtable.get(key, at, committed);
-        if memtable.has_tombstones()
-            && let Some(covered) = memtable.newest_covering(key, at, committed)
-            && version.as_ref().is_none_or(|v| v.lsn < covered)
-        {
-            return Ok(Found { lsn: covered, value: None });
-        }
-        if let Some(version) = version {
-            let value = (version.kind == Kind::Put).then(|| Slice::from(version.value));
-            return Ok(Found { lsn: version.lsn, value });
+        if let Some(found) = in_memtable(&generation.memtable, key, at, committed) {
+            return Ok(found);
         }
     }
     let comparator = &*keyspace.options.comparator;
@@ -58,4 +55,55 @@ pub(crate) fn lookup(
             Found { lsn: version.lsn, value: (version.kind == Kind::Put).then(|| Slice::from(version.value)) }
         }
     })
+}
+
+/// What one memtable says about `key` as of `at`, if anything.
+fn in_memtable(
+    memtable: &MemTable,
+    key: &[u8],
+    at: Lsn,
+    committed: impl Fn(u32, Lsn) -> bool,
+) -> Option<Found> {
+    // In this order: see the module's invariant.
+    let covered =
+        if memtable.has_tombstones() { memtable.newest_covering(key, at, &committed) } else { None };
+    let version = memtable.get(key, at, &committed);
+    match (version, covered) {
+        (Some(version), covered) if covered.is_none_or(|c| c <= version.lsn) => {
+            let value = (version.kind == Kind::Put).then(|| Slice::from(version.value));
+            Some(Found { lsn: version.lsn, value })
+        }
+        (_, Some(covered)) => Some(Found { lsn: covered, value: None }),
+        (_, None) => None,
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::key::bytewise;
+    use std::cell::Cell;
+
+    /// Regression: a batch deletes a range and puts a key of it. A get that asked for versions first
+    /// passed the put over, then saw the batch committed, took its range tombstone, and called a key
+    /// absent that had a value before the batch and after it.
+    #[test]
+    fn a_batch_that_commits_during_a_get_does_not_make_a_key_vanish() {
+        let memtable = MemTable::new(bytewise());
+        let put = |value: &[u8], lsn, slot| {
+            memtable.publish(memtable.reserve(b"k", Kind::Put, value), Lsn(lsn), slot);
+        };
+        put(b"before", 5, None);
+        memtable.publish_range_tombstone(b"a", b"z", Lsn(9), Some(0));
+        put(b"after", 9, Some(0));
+        // The batch commits after it was asked for this many times.
+        for commits_after in 0..4 {
+            let asked = Cell::new(0);
+            let committed = |_: u32, _: Lsn| asked.replace(asked.get() + 1) >= commits_after;
+            let found = in_memtable(&memtable, b"k", Lsn::MAX, committed).expect("the key has versions");
+            let value = found.value.as_deref().map(<[u8]>::to_vec);
+            let wanted: &[u8] = if found.lsn == Lsn(9) { b"after" } else { b"before" };
+            assert_eq!(value.as_deref(), Some(wanted), "committed after {commits_after} questions");
+        }
+    }
 }

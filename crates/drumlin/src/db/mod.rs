@@ -10,12 +10,17 @@ mod background;
 mod batch;
 mod keyspace;
 mod lookup;
+#[cfg(all(test, loom))]
+mod loom_tests;
 mod open;
+mod pointer;
 mod scan;
 mod slice;
 mod snapshot;
 mod stats;
 mod store;
+#[cfg(all(test, not(loom)))]
+mod store_tests;
 mod superversion;
 #[cfg(all(test, not(loom), feature = "failpoints"))]
 mod tests;
@@ -252,6 +257,7 @@ impl Db {
 
     /// Waits until no flush or compaction is running or due.
     pub fn wait_for_idle(&self) -> Result<()> {
+        self.store.check_readable()?;
         self.store.background.wait_until(&self.store, || self.store.background.is_idle(&self.store))
     }
 

@@ -108,10 +108,17 @@ pub(crate) fn open(env: Env, directory: &Path, options: Options) -> Result<Arc<S
     }
     let session = Change::SessionStart { first_segment, boot_id: store.env.fs.boot_id() };
     append(&store, &recovery.edit.with(session))?;
-    start_log(&store, &log_directory, first_segment, &recovered)?;
-    remove_orphans(&store)?;
-    Background::start(&store)?;
-    Ok(store)
+    let served = start_log(&store, &log_directory, first_segment, &recovered)
+        .and_then(|()| remove_orphans(&store))
+        .and_then(|()| Background::start(&store));
+    match served {
+        Ok(()) => Ok(store),
+        Err(why) => {
+            // Threads run by now that hold the store: it has to be closed, they would not let it go.
+            let _ = super::close(&store);
+            Err(why)
+        }
+    }
 }
 
 fn no_store(directory: &Path) -> Error {

@@ -25,58 +25,60 @@ use super::slice::Slice;
 pub(crate) struct Pinned {
     db: Db,
     pub lsn: Lsn,
+    lease: Arc<Lease>,
+}
+
+/// What keeps a read point registered. It does not keep the store open: whoever looks through the
+/// leases for forgotten ones must not be the last to hold the store, since closing it waits for the
+/// background threads, and it is one of them.
+pub(crate) struct Lease {
     registration: Mutex<Option<Registration>>,
     used_at_ms: AtomicU64,
 }
 
+impl Lease {
+    /// The registration, to be released, if the last use lies further back than `expiry`.
+    pub fn expire(&self, now: Duration, expiry: Duration) -> Option<Registration> {
+        let used = Duration::from_millis(self.used_at_ms.load(Ordering::Relaxed));
+        if now.saturating_sub(used) > expiry { self.registration.lock().take() } else { None }
+    }
+}
+
 impl Pinned {
     pub fn new(db: Db, registration: Registration) -> Arc<Pinned> {
-        let pinned = Arc::new(Pinned {
-            lsn: registration.lsn(),
-            registration: Mutex::new(Some(registration)),
-            used_at_ms: AtomicU64::new(0),
-            db,
-        });
+        let lsn = registration.lsn();
+        let lease =
+            Arc::new(Lease { registration: Mutex::new(Some(registration)), used_at_ms: AtomicU64::new(0) });
+        let pinned = Arc::new(Pinned { lsn, lease, db });
         pinned.touch();
         if pinned.db.store.options.snapshot_expiry.is_some() {
-            pinned.db.store.handed_out.lock().push(Arc::downgrade(&pinned));
+            pinned.db.store.handed_out.lock().push(Arc::downgrade(&pinned.lease));
         }
         pinned
     }
 
     fn touch(&self) {
         if self.db.store.options.snapshot_expiry.is_some() {
-            self.used_at_ms.store(self.db.store.env.clock.now().as_millis() as u64, Ordering::Relaxed);
+            let now = self.db.store.env.clock.now().as_millis() as u64;
+            self.lease.used_at_ms.store(now, Ordering::Relaxed);
         }
     }
 
     /// Marks a use. Errors if the snapshot was forgotten for too long and released.
     pub fn check(&self) -> Result<()> {
         self.touch();
-        if self.db.store.options.snapshot_expiry.is_some() && self.registration.lock().is_none() {
+        if self.db.store.options.snapshot_expiry.is_some() && self.lease.registration.lock().is_none() {
             return Err(Error::SnapshotExpired);
         }
         self.db.store.check_readable()
-    }
-
-    /// Releases it if its last use lies further back than `expiry`.
-    pub fn expire(&self, now: Duration, expiry: Duration) {
-        let used = Duration::from_millis(self.used_at_ms.load(Ordering::Relaxed));
-        if now.saturating_sub(used) > expiry {
-            self.release();
-        }
-    }
-
-    fn release(&self) {
-        if let Some(registration) = self.registration.lock().take() {
-            self.db.store.sequencer.snapshots().release(registration);
-        }
     }
 }
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        self.release();
+        if let Some(registration) = self.lease.registration.lock().take() {
+            self.db.store.sequencer.snapshots().release(registration);
+        }
     }
 }
 

@@ -58,6 +58,8 @@ pub struct Stats {
     pub completed: u64,
     /// Registered snapshots.
     pub snapshots: usize,
+    /// Of those: linearizable ones that wait for writes in flight; writes above them wait too.
+    pub snapshots_waiting: usize,
     /// Flushes since open.
     pub flushes: u64,
     /// Compactions since open.
@@ -111,6 +113,8 @@ pub(crate) fn collect(store: &Store) -> Stats {
         .collect();
     let counters = &store.background.counters;
     let log = store.log.get();
+    let snapshots = store.sequencer.snapshots().list();
+    let completed = store.sequencer.completed();
     Stats {
         memory_budget_bytes: store.options.memory_bytes as u64,
         memtable_bytes: keyspaces.iter().map(|k| k.memtable_bytes).sum(),
@@ -119,8 +123,9 @@ pub(crate) fn collect(store: &Store) -> Stats {
         log_mapped_bytes: log.map_or(0, |l| l.mapped_bytes()),
         log_live_bytes: log.map_or(0, |l| l.live_bytes()),
         tail: store.sequencer.tail().0,
-        completed: store.sequencer.completed().0,
-        snapshots: store.sequencer.snapshots().list().len(),
+        completed: completed.0,
+        snapshots: snapshots.len(),
+        snapshots_waiting: snapshots.iter().filter(|s| **s > completed).count(),
         flushes: counters.flushes.load(Ordering::Relaxed),
         compactions: counters.compactions.load(Ordering::Relaxed),
         flushed_bytes: counters.flushed_bytes.load(Ordering::Relaxed),
@@ -166,7 +171,7 @@ impl Stats {
         format!("{{\"keyspaces\":[{}],{},\"poisoned\":{poisoned}}}", keyspaces.join(","), figures.join(","))
     }
 
-    fn figures(&self) -> [(&'static str, u64); 18] {
+    fn figures(&self) -> [(&'static str, u64); 19] {
         [
             ("memory_budget_bytes", self.memory_budget_bytes),
             ("memtable_bytes", self.memtable_bytes),
@@ -177,6 +182,7 @@ impl Stats {
             ("tail", self.tail),
             ("completed", self.completed),
             ("snapshots", self.snapshots as u64),
+            ("snapshots_waiting", self.snapshots_waiting as u64),
             ("flushes", self.flushes),
             ("compactions", self.compactions),
             ("flushed_bytes", self.flushed_bytes),

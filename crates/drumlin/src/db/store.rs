@@ -23,13 +23,13 @@ use crate::key::{KeyHasher, Lsn};
 use crate::log::Log;
 use crate::memory::MemTable;
 use crate::options::{Durability, Options, WriteOptions};
-use crate::sync::Mutex;
+use crate::sync::{Mutex, failpoint};
 use crate::table::Shelf;
 use crate::version::{Identity, Manifest};
 
 use super::background::Background;
 use super::keyspace::KeyspaceState;
-use super::snapshot::Pinned;
+use super::snapshot::Lease;
 use super::write;
 
 /// Keyspaces by name.
@@ -53,7 +53,7 @@ pub(crate) struct Store {
     pub next_table_id: Arc<AtomicU64>,
     pub next_keyspace_id: AtomicU64,
     pub background: Background,
-    pub handed_out: Mutex<Vec<Weak<Pinned>>>,
+    pub handed_out: Mutex<Vec<Weak<Lease>>>,
     poison: OnceLock<String>,
     closed: AtomicBool,
     /// Nanoseconds each write is delayed; 0 without debt.
@@ -204,7 +204,7 @@ impl Store {
         self.full.load(Ordering::Acquire)
     }
 
-    /// Computes the delay anew. Called at turns, after flushes and after compactions.
+    /// Computes the delay anew. Called after whatever changes it: turns, jobs, dropped keyspaces.
     pub fn measure_pressure(&self) {
         // Two at once could store in the other order than they looked: memory that was just freed
         // would count as full, and writers would wait for a flush that nobody has to do.
@@ -214,6 +214,9 @@ impl Store {
         // A segment can still fill before the next look, at its nodes' size.
         let ahead = bytes + self.identity.segment_bytes as usize;
         let full = ahead >= budget && self.background.has_frozen(self);
+        if full {
+            failpoint::hit("pressure::full");
+        }
         self.full.store(full, Ordering::Release);
         // Memory: from 60 % of the budget on. Debt: from twice level 0's trigger on.
         let memory = (ahead as f64 / budget as f64 - 0.6).max(0.0) / 0.4;
@@ -241,12 +244,12 @@ impl Store {
             .fold(0.0, f64::max)
     }
 
-    /// True if writers wait for memory that cannot be flushed, because the log has not reached the
-    /// end of what is frozen.
-    pub fn is_stuck(&self) -> bool {
+    /// True if writers wait for memory that cannot be flushed, because the log at `tail` has not
+    /// reached the end of what is frozen. The tail is the one by which the caller found nothing to
+    /// flush: with a later one neither of the two might see work.
+    pub fn is_stuck(&self, tail: Lsn) -> bool {
         self.is_full() && {
             let guard = crossbeam_epoch::pin();
-            let tail = self.sequencer.tail();
             let keyspaces = self.keyspaces.lock().clone();
             let mut oldest = keyspaces.values().filter_map(|k| k.current.load(&guard).frozen().last());
             oldest.clone().next().is_some() && oldest.all(|g| g.end() > tail)
@@ -338,13 +341,13 @@ impl Store {
     pub fn expire_snapshots(&self) {
         let Some(expiry) = self.options.snapshot_expiry else { return };
         let now = self.env.clock.now();
-        let alive: Vec<Arc<Pinned>> = {
+        let leases: Vec<Arc<Lease>> = {
             let mut handed_out = self.handed_out.lock();
             handed_out.retain(|weak| weak.strong_count() > 0);
             handed_out.iter().filter_map(Weak::upgrade).collect()
         };
-        for pinned in alive {
-            pinned.expire(now, expiry);
+        for registration in leases.iter().filter_map(|lease| lease.expire(now, expiry)) {
+            self.sequencer.snapshots().release(registration);
         }
     }
 }

@@ -19,16 +19,20 @@
 //! Concurrency: `current` is stored with Release under `change`, loaded with Acquire under an epoch.
 //! A writer loads it *after* it saw its log segment open; the turn at that segment's border is
 //! published before the segment opens, so the writer finds its generation.
+//!
+//! Tests: below, `loom_tests`, tests/variants.rs.
 
 use std::sync::Arc;
 
-use crossbeam_epoch::{self as epoch, Guard, Owned, Shared};
+use crossbeam_epoch::{self as epoch, Guard};
 
 use crate::key::Lsn;
 use crate::memory::MemTable;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::version::Levels;
+
+use super::pointer::Pointer;
 
 /// One memtable and the LSNs that belong in it.
 pub(crate) struct Generation {
@@ -93,36 +97,28 @@ impl SuperVersion {
 
 /// The pointer to a keyspace's current superversion.
 pub(crate) struct Current {
-    pointer: epoch::Atomic<SuperVersion>,
+    pointer: Pointer<SuperVersion>,
     change: Mutex<()>,
 }
 
 impl Current {
     pub fn new(first: SuperVersion) -> Current {
-        Current { pointer: epoch::Atomic::new(first), change: Mutex::new(()) }
+        Current { pointer: Pointer::new(first), change: Mutex::new(()) }
     }
 
     /// The current superversion; valid while `guard` is pinned. Writes nothing shared.
     #[inline]
-    #[allow(unsafe_code)]
     pub fn load<'g>(&self, guard: &'g Guard) -> &'g SuperVersion {
-        let shared = self.pointer.load(Ordering::Acquire, guard);
-        // SAFETY: never null (made in `new`, replaced in `replace`), and freed only by
-        // `defer_destroy`, past every guard pinned before the replacement.
-        // Test: superversion::tests, tests/model.rs.
-        unsafe { shared.deref() }
+        self.pointer.load(guard)
     }
 
     /// Replaces it by what `next` makes of it; `None` leaves it. One change at a time.
-    #[allow(unsafe_code)]
     pub fn replace(&self, next: impl FnOnce(&SuperVersion) -> Option<SuperVersion>) {
         let _change = self.change.lock();
         let guard = epoch::pin();
-        let Some(next) = next(self.load(&guard)) else { return };
-        let old = self.pointer.swap(Owned::new(next), Ordering::AcqRel, &guard);
-        // SAFETY: `old` is unreachable for whoever pins from now on. Test: superversion::tests.
-        unsafe { guard.defer_destroy(old) };
-        guard.flush();
+        if let Some(next) = next(self.load(&guard)) {
+            self.pointer.replace(next, &guard);
+        }
     }
 
     /// Starts a new generation at `border`, where a log segment not yet open begins.
@@ -138,13 +134,65 @@ impl Current {
     }
 }
 
-impl Drop for Current {
-    #[allow(unsafe_code)]
-    fn drop(&mut self) {
-        // SAFETY: `&mut self`: nobody else can load the pointer any more.
-        unsafe {
-            let shared: Shared<'_, SuperVersion> = self.pointer.load(Ordering::Relaxed, epoch::unprotected());
-            drop(shared.into_owned());
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::key::bytewise;
+
+    fn current() -> Current {
+        Current::new(SuperVersion {
+            generations: vec![Generation::new(Lsn(10), MemTable::new(bytewise()))],
+            levels: Arc::new(Levels::new(&*bytewise(), Vec::new())),
+            flushed_to: Lsn(10),
+        })
+    }
+
+    /// I2: a function of the LSN alone, whenever it is asked and however often the keyspace turned.
+    #[test]
+    fn every_lsn_has_one_generation_and_keeps_it() {
+        let current = current();
+        let guard = epoch::pin();
+        let borders = [16, 32, 48];
+        for (turned, border) in borders.iter().enumerate() {
+            current.turn(Lsn(*border), || MemTable::new(bytewise()));
+            let now = current.load(&guard);
+            assert_eq!(now.active().start, Lsn(*border), "newest first");
+            for pair in now.generations.windows(2) {
+                assert_eq!(pair[0].start, pair[1].end(), "they adjoin");
+            }
+            assert_eq!(now.frozen().len(), turned + 1);
+            for lsn in 10..border + 20 {
+                let start = borders[..=turned].iter().rev().find(|b| **b <= lsn).unwrap_or(&10);
+                let generation = now.generation_of(Lsn(lsn));
+                assert_eq!(generation.start, Lsn(*start), "LSN {lsn} after {} turns", turned + 1);
+                assert!(Lsn(lsn) < generation.end());
+            }
+        }
+    }
+
+    /// I5: what a reader loaded stays while its guard is pinned, and goes afterwards.
+    #[test]
+    fn a_replaced_superversion_lives_as_long_as_the_guard_that_loaded_it() {
+        let current = current();
+        let reader = epoch::pin();
+        let seen = current.load(&reader);
+        let levels = Arc::downgrade(&seen.levels);
+        current.replace(|now| {
+            Some(SuperVersion {
+                generations: now.generations.clone(),
+                levels: Arc::new(Levels::new(&*bytewise(), Vec::new())),
+                flushed_to: now.flushed_to,
+            })
+        });
+        let collect = || std::thread::spawn(|| (0..500).for_each(|_| epoch::pin().flush())).join();
+        collect().expect("no panic");
+        assert_eq!(levels.strong_count(), 1, "a guard is pinned that loaded it");
+        drop(reader);
+        let began = std::time::Instant::now();
+        while levels.strong_count() > 0 {
+            assert!(began.elapsed().as_secs() < 30, "nobody holds it any more");
+            epoch::pin().flush();
+            collect().expect("no panic");
         }
     }
 }

@@ -49,6 +49,9 @@
 
 mod entry;
 mod format;
+mod gate;
+#[cfg(all(test, loom))]
+mod loom_tests;
 mod opener;
 mod reader;
 mod recover;
@@ -81,7 +84,13 @@ pub use recovered::{Hole, Recovered, SegmentInfo, SessionInfo};
 pub use room::Room;
 pub use start::{LogOptions, Prior};
 
+#[cfg(all(test, loom))]
+pub(crate) use format::HEADER_PAGE as SEGMENT_HEAD_BYTES;
+#[cfg(all(test, loom))]
+pub(crate) use segment::{Segment as LogSegment, Table as SegmentTable};
+
 use format::{FileHeader, HEADER_PAGE, Keys};
+use gate::Gate;
 use segment::{Segment, Table};
 
 /// The writing side of the log. One per open store; shared by all threads.
@@ -95,10 +104,7 @@ pub type OnBorder = Box<dyn Fn(Lsn) + Send + Sync>;
 
 /// What every write reads, and nearly nobody changes: one cache line.
 struct Hot {
-    /// A record that ends beyond this has to call [`Shared::attend`].
-    attention_at: AtomicU64,
-    /// 0: there is room for small records.
-    gate: AtomicU64,
+    gate: Gate,
     keys: Keys,
     units_shift: u32,
     units_mask: u64,

@@ -3,28 +3,23 @@
 //! Place: `db` calls [`Log::ensure_room`] before it takes any lock; `writer` calls `attend` and
 //! `wait_open` with an LSN in flight.
 //!
-//! Writers never look at the tail. Instead a record that ends beyond `attention_at` makes its
+//! Writers never look at the tail. Instead a record that ends beyond the `gate`'s threshold makes its
 //! writer call `attend`, which wakes the opener or closes the gate. A thread whose own record went
 //! beyond the threshold sees the closed gate at its next `ensure_room`: so each thread overshoots
 //! by at most one small record, and the slack is there for those. Large records make a claim.
 //!
 //! Invariants:
 //! 1. The gate is closed whenever tail + claims + slack > open_end.
-//! 2. No wake-up is lost: `rethink_locked` stores the threshold and then looks at the tail;
-//!    a writer draws its LSN and then looks at the threshold (store/load against store/load, both
-//!    sides SeqCst): at least one of the two sees the other.
+//! 2. No wake-up is lost: a writer that went beyond the threshold is seen by `rethink_locked`, or sees
+//!    the threshold (`gate`).
 //! 3. A full device is reported here, to callers that hold nothing; each call tries once more, so
 //!    writes resume by themselves.
 //!
-//! Tests: `tests/space.rs`, `tests/writing.rs`.
+//! Tests: `tests/space.rs`, `tests/writing.rs`, `loom_tests`.
 
 use crate::error::{Error, Result};
-use crate::sync::atomic::{Ordering, fence};
 
 use super::{Log, Shared, State};
-
-const OPEN: u64 = 0;
-const CLOSED: u64 = 1;
 
 /// Room for one record. Keep it until the record's LSN is drawn, then drop it.
 #[must_use = "keep it until the record's LSN is drawn"]
@@ -54,7 +49,7 @@ impl Log {
     /// could not be opened.
     #[inline]
     pub fn ensure_room(&self, units: u64) -> Result<Room<'_>> {
-        if self.shared.hot.gate.load(Ordering::Acquire) == OPEN && units <= self.shared.small_units {
+        if self.shared.hot.gate.is_open() && units <= self.shared.small_units {
             return Ok(Room { log: self, claimed: 0 });
         }
         self.ensure_room_slowly(units)
@@ -104,34 +99,20 @@ impl Shared {
         ((tail >> self.hot.units_shift) + 2) << self.hot.units_shift
     }
 
-    /// Sets gate and threshold from the state, and wakes the opener if the next segment is due. Called after every change of `open_end`, `claims`,
-    /// `closed` or `poisoned`, and when a writer went beyond the threshold.
+    /// Sets gate and threshold from the state, and wakes the opener if the next segment is due. Called
+    /// after every change of `open_end`, `claims`, `closed` or `poisoned`, and when a writer went
+    /// beyond the threshold.
     pub(super) fn rethink_locked(&self, state: &State) {
         if state.poisoned.is_some() || state.closed {
-            self.hot.gate.store(CLOSED, Ordering::Release);
-            self.hot.attention_at.store(u64::MAX, Ordering::SeqCst);
+            self.hot.gate.shut();
             return;
         }
         let gate_at = state.open_end.saturating_sub(self.slack + state.claims);
         let more_at = state.open_end.saturating_sub(self.units() + 1);
-        loop {
-            let tail = self.sequencer.tail().0;
-            let threshold = match (tail > gate_at, tail > more_at) {
-                (true, _) => u64::MAX,
-                (false, true) => gate_at,
-                (false, false) => gate_at.min(more_at),
-            };
-            if tail > more_at {
-                // Whoever raises the threshold also tells the opener, since no writer will.
-                self.work.notify_all();
-            }
-            self.hot.gate.store(if tail > gate_at { CLOSED } else { OPEN }, Ordering::Release);
-            self.hot.attention_at.store(threshold, Ordering::SeqCst);
-            fence(Ordering::SeqCst);
-            if self.sequencer.tail().0 <= threshold {
-                return;
-            }
-        }
+        let tail = || self.sequencer.tail_seq_cst().0;
+        self.hot.gate.rethink(tail, gate_at, more_at, || {
+            self.work.notify_all();
+        });
     }
 
     /// A record ends beyond the threshold: the opener has work, or the gate must close.

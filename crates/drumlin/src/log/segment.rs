@@ -34,7 +34,7 @@ use crate::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use super::format::{FLOOR_BYTES, FLOOR_SLOTS, FileHeader, HEADER_BYTES, HEADER_PAGE, Keys};
 
 /// One mapped segment file.
-pub(super) struct Segment {
+pub(crate) struct Segment {
     index: u64,
     region: Arc<dyn LogRegion>,
     /// The first record that starts here. Stored by the writer of a record that spans into the
@@ -46,7 +46,7 @@ pub(super) struct Segment {
 
 impl Segment {
     /// A segment of `units` units in `region`.
-    pub(super) fn new(index: u64, units: u64, region: Arc<dyn LogRegion>) -> Result<Segment> {
+    pub(crate) fn new(index: u64, units: u64, region: Arc<dyn LogRegion>) -> Result<Segment> {
         let wanted = HEADER_PAGE + units as usize * 8;
         if region.bytes() < wanted || region.base().align_offset(8) != 0 {
             return Err(Error::invalid(format!(
@@ -180,7 +180,7 @@ struct Live {
 }
 
 /// The live segments of a session.
-pub(super) struct Table {
+pub(crate) struct Table {
     current: AtomicPtr<Entries>,
     live: Mutex<Live>,
 }
@@ -193,7 +193,7 @@ unsafe impl Sync for Table {}
 
 impl Table {
     /// No segments.
-    pub(super) fn new() -> Table {
+    pub(crate) fn new() -> Table {
         let first = Entries::new(16);
         Table {
             current: AtomicPtr::new(first),
@@ -209,7 +209,7 @@ impl Table {
 
     /// Where the LSNs of segment `index` lie, if it is open. The caller has an LSN of it in flight.
     #[inline(always)]
-    pub(super) fn lookup(&self, index: u64) -> Option<*mut u8> {
+    pub(crate) fn lookup(&self, index: u64) -> Option<*mut u8> {
         let entry = self.current().at(index);
         (entry.number.load(Ordering::Acquire) == index + 1).then(|| entry.data.load(Ordering::Relaxed))
     }
@@ -226,7 +226,7 @@ impl Table {
     }
 
     /// Publishes the segment that follows the last live one.
-    pub(super) fn insert(&self, segment: Arc<Segment>) {
+    pub(crate) fn insert(&self, segment: Arc<Segment>) {
         let mut live = self.live.lock();
         debug_assert!(live.segments.back().is_none_or(|last| last.index + 1 == segment.index));
         live.segments.push_back(segment);

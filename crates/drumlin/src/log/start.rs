@@ -24,6 +24,7 @@ use crate::sync::atomic::{AtomicBool, AtomicU64};
 use crate::sync::{CachePadded, Condvar, Mutex};
 
 use super::format::{self, FileHeader, HEADER_BYTES, HEADER_PAGE, Keys};
+use super::gate::Gate;
 use super::segment::Table;
 use super::sync::SyncState;
 use super::{Ballast, Hot, Log, OldSegment, OnBorder, Shared, Spare, State, Uuid};
@@ -111,8 +112,7 @@ impl Log {
         let slack = units / 4;
         let shared = Arc::new(Shared {
             hot: CachePadded::new(Hot {
-                attention_at: AtomicU64::new(0),
-                gate: AtomicU64::new(0),
+                gate: Gate::new(),
                 keys,
                 units_shift: units.trailing_zeros(),
                 units_mask: units - 1,

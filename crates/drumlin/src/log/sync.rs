@@ -15,11 +15,12 @@
 //! 5. What a mark needs is room that is there: it waits for no segment to be made, and is left out
 //!    if the log is full. (It is no part of durability.)
 //!
-//! Tests: `tests/durability.rs`, `tests/faults.rs`.
+//! Tests: `tests/durability.rs`, `tests/faults.rs`, `loom_tests`.
 
 use crate::error::{Error, Result};
 use crate::key::Lsn;
-use crate::sync::atomic::Ordering;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Condvar, Mutex};
 
 use super::format::{MARK_UNITS, Mark, RecordKind, Word};
 use super::{Log, Shared};
@@ -39,9 +40,41 @@ pub(super) struct Exclusive<'a>(&'a Shared);
 
 impl Drop for Exclusive<'_> {
     fn drop(&mut self) {
-        self.0.sync.lock().busy = false;
-        self.0.sync_done.notify_all();
+        give_up(&self.0.sync, &self.0.sync_done);
     }
+}
+
+/// Waits until `is_done`, then false; or takes the exclusive right, then true.
+pub(super) fn lead_or_follow(
+    sync: &Mutex<SyncState>,
+    sync_done: &Condvar,
+    is_done: impl Fn() -> Result<bool>,
+) -> Result<bool> {
+    let mut state = sync.lock();
+    loop {
+        if is_done()? {
+            return Ok(false);
+        }
+        if !state.busy {
+            state.busy = true;
+            return Ok(true);
+        }
+        state = sync_done.wait_on(sync, state);
+    }
+}
+
+/// Gives the exclusive right back.
+pub(super) fn give_up(sync: &Mutex<SyncState>, sync_done: &Condvar) {
+    sync.lock().busy = false;
+    sync_done.notify_all();
+}
+
+/// Says that everything below `through` is durable, to all who wait.
+pub(super) fn announce(sync: &Mutex<SyncState>, sync_done: &Condvar, synced: &AtomicU64, through: u64) {
+    synced.fetch_max(through, Ordering::AcqRel);
+    // The lock orders this after the check of whoever is about to wait.
+    drop(sync.lock());
+    sync_done.notify_all();
 }
 
 /// What lies between two ends of records.
@@ -64,20 +97,14 @@ impl Log {
             return Ok(());
         }
         shared.sequencer.wait_completed(end)?;
-        let exclusive = {
-            let mut sync = shared.sync.lock();
-            loop {
-                shared.check_poison()?;
-                if shared.synced.load(Ordering::Acquire) >= end.0 {
-                    return Ok(());
-                }
-                if !sync.busy {
-                    sync.busy = true;
-                    break Exclusive(shared);
-                }
-                shared.sync_done.wait(&mut sync);
-            }
-        };
+        let leads = lead_or_follow(&shared.sync, &shared.sync_done, || {
+            shared.check_poison()?;
+            Ok(shared.synced.load(Ordering::Acquire) >= end.0)
+        })?;
+        if !leads {
+            return Ok(());
+        }
+        let exclusive = Exclusive(shared);
         let through = shared.sync_round(&exclusive)?;
         shared.mark_to(&exclusive, through)
     }
@@ -111,8 +138,9 @@ impl Log {
         self.sync_to(tail)?;
         let exclusive = shared.exclusive();
         shared.check_poison()?;
-        // The mark that the sync left is made durable before the close record counts it.
-        let through = shared.sync_round(&exclusive)?;
+        // The close record counts what is durable; it becomes so itself with the mark that the sync
+        // left before it.
+        let through = Lsn(shared.synced.load(Ordering::Acquire));
         if shared.sequencer.tail().0 + MARK_UNITS > shared.state.lock().open_end {
             // Only on a full device, with more writers in flight than the slack is for.
             return Err(Error::NoSpace { path: shared.dir.clone() });
@@ -150,25 +178,23 @@ impl Log {
             let bytes = (super::HEADER_PAGE + used as usize * 8).next_multiple_of(crate::env::PAGE_BYTES);
             if bytes < shared.file_bytes() {
                 shared.env.fs.truncate(&path, bytes as u64)?;
-                segment.region().sync(0..bytes)?;
             }
         }
         for spare in spares {
             shared.remove_quietly(&spare.path);
         }
         shared.give_up_ballast();
-        shared.env.fs.sync_dir(&shared.dir)
+        // No sync: should a power loss take the cut and the removals back, there are pages of zeros
+        // behind the close record and files that nothing needs.
+        Ok(())
     }
 }
 
 impl Shared {
     /// Waits for the exclusive right.
     pub(super) fn exclusive(&self) -> Exclusive<'_> {
-        let mut sync = self.sync.lock();
-        while sync.busy {
-            self.sync_done.wait(&mut sync);
-        }
-        sync.busy = true;
+        let leads = lead_or_follow(&self.sync, &self.sync_done, || Ok(false));
+        debug_assert!(matches!(leads, Ok(true)));
         Exclusive(self)
     }
 
@@ -182,9 +208,7 @@ impl Shared {
             self.poison(format!("the log could not be synced: {why}"));
             return Err(Error::Poisoned { why: why.to_string() });
         }
-        self.synced.fetch_max(through, Ordering::AcqRel);
-        drop(self.sync.lock());
-        self.sync_done.notify_all();
+        announce(&self.sync, &self.sync_done, &self.synced, through);
         Ok(Lsn(through))
     }
 

@@ -21,7 +21,6 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::error::Result;
 use crate::key::Lsn;
-use crate::sync::atomic::Ordering;
 use crate::sync::failpoint;
 
 use super::entry::{RecordParts, Sink};
@@ -102,7 +101,7 @@ impl Shared {
     ) -> bool {
         let hot = &*self.hot;
         let units = (RECORD_HEAD as u64 + u64::from(body_bytes)).div_ceil(8);
-        if lsn.0 + units > hot.attention_at.load(Ordering::SeqCst) {
+        if hot.gate.is_passed_by(lsn.0 + units) {
             self.attend();
         }
         let offset = lsn.0 & hot.units_mask;
@@ -177,7 +176,7 @@ impl Shared {
     /// Writes a pad: the word, and a checksum if there is room for one.
     pub(super) fn write_pad(&self, lsn: Lsn, units: u64) -> Result<()> {
         let end = lsn.0 + units;
-        if end > self.hot.attention_at.load(Ordering::SeqCst) {
+        if self.hot.gate.is_passed_by(end) {
             self.attend();
         }
         self.wait_open(end)?;

@@ -67,22 +67,30 @@ mod imp {
         }
     }
 
-    /// The condition variable under the model checker: waiting is yielding.
-    #[derive(Default)]
-    pub struct Condvar;
+    /// The condition variable under the model checker: who waits through `wait_on` stands still until
+    /// it is woken, so that a lost wake-up is a deadlock, which the checker reports.
+    pub struct Condvar(loom::sync::Condvar);
+
+    impl Default for Condvar {
+        fn default() -> Self {
+            Self::new()
+        }
+    }
 
     impl Condvar {
         /// Nobody waits.
         pub fn new() -> Self {
-            Self
+            Self(loom::sync::Condvar::new())
         }
-        /// Wakes nobody.
+        /// Wakes all who wait.
         pub fn notify_all(&self) -> usize {
+            self.0.notify_all();
             0
         }
-        /// Wakes nobody.
+        /// Wakes one who waits.
         pub fn notify_one(&self) -> bool {
-            false
+            self.0.notify_one();
+            true
         }
         /// Yields, the lock held: nothing model-checked waits this way.
         pub fn wait<T>(&self, _guard: &mut MutexGuard<'_, T>) {
@@ -93,11 +101,9 @@ mod imp {
             self.wait(guard);
             true
         }
-        /// Gives the lock up, yields, takes it again.
-        pub fn wait_on<'a, T>(&self, mutex: &'a Mutex<T>, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-            drop(guard);
-            loom::thread::yield_now();
-            mutex.lock()
+        /// Gives the lock up, waits, takes it again.
+        pub fn wait_on<'a, T>(&self, _mutex: &'a Mutex<T>, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+            self.0.wait(guard).expect("loom ends the model at the first panic")
         }
     }
 }

@@ -44,6 +44,30 @@ proptest! {
     }
 }
 
+/// I2: who sees a segment open finds the generations that begin with it.
+#[test]
+fn a_border_is_announced_before_its_segment_opens() {
+    let log: Arc<std::sync::OnceLock<std::sync::Weak<Log>>> = Arc::default();
+    let seen = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let (callback, borders) = (log.clone(), seen.clone());
+    let on_border = move |border: Lsn| {
+        if let Some(log) = callback.get().and_then(std::sync::Weak::upgrade) {
+            // A look long enough for a segment that opens too early.
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            let is_open = log.shared.table.lookup(border.0 / log.units_per_segment()).is_some();
+            borders.lock().expect("no panic").push((border, is_open));
+        }
+    };
+    let (rig, _) = Rig::open_with(MemFs::new(), SMALL, on_border).expect("a new log");
+    let _ = log.set(Arc::downgrade(&rig.log));
+    for i in 0..60u32 {
+        rig.put(&i.to_be_bytes(), &[7; 500]).expect("room");
+    }
+    let seen = seen.lock().expect("no panic");
+    assert!(seen.len() > 5, "{seen:?}");
+    assert!(seen.iter().all(|(_, is_open)| !is_open), "{seen:?}");
+}
+
 #[test]
 fn a_record_may_end_exactly_at_a_border_and_start_there() {
     // Head 16, entry head 5, key 8: a value of 4067 fills a segment of 4096 bytes to the unit.

@@ -1,0 +1,211 @@
+//! What the store's parts do to each other in orders that are rare: each test brings one about.
+
+use std::sync::{Condvar, Mutex, mpsc};
+use std::time::{Duration, Instant};
+
+use super::*;
+use crate::env::{MemFs, Operation, Spawner, Thread};
+use crate::key::Lsn;
+use crate::sync::failpoint;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn open(options: Options) -> (Db, Keyspace) {
+    let options = Options { segment_bytes: 64 << 10, ..options };
+    let db = Db::open_with(Env::with_fs(MemFs::new()), "/store", options).expect("open");
+    let keyspace = db.keyspace("k", Default::default()).expect("keyspace");
+    (db, keyspace)
+}
+
+/// A pause point that stops threads of one name once, and says so.
+struct Stop {
+    inside: Mutex<bool>,
+    open: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Stop {
+    fn at(point: &'static str, thread: &'static str) -> Arc<Stop> {
+        let stop = Arc::new(Stop { inside: false.into(), open: false.into(), changed: Condvar::new() });
+        let here = stop.clone();
+        failpoint::set(point, move || {
+            if std::thread::current().name() == Some(thread) {
+                *here.inside.lock().expect("no panic") = true;
+                here.changed.notify_all();
+                let open = here.open.lock().expect("no panic");
+                drop(here.changed.wait_while(open, |open| !*open).expect("no panic"));
+            }
+        });
+        stop
+    }
+
+    fn wait_until_inside(&self) {
+        let inside = self.inside.lock().expect("no panic");
+        let (inside, _) =
+            self.changed.wait_timeout_while(inside, PATIENCE, |inside| !*inside).expect("no panic");
+        assert!(*inside, "the thread gets there");
+    }
+
+    fn let_go(&self) {
+        *self.open.lock().expect("no panic") = true;
+        self.changed.notify_all();
+    }
+}
+
+fn spawn<T: Send + 'static>(
+    name: &str,
+    body: impl FnOnce() -> T + Send + 'static,
+) -> std::thread::JoinHandle<T> {
+    std::thread::Builder::new().name(name.into()).spawn(body).expect("spawn")
+}
+
+/// Regression: writers hung for ever, now and then, on a busy machine. One thread found memory full
+/// and was preempted before it said so; a flush emptied memory and said so; then the first one said
+/// that it was full. Nothing was left to flush, so nobody looked again.
+#[test]
+fn a_late_verdict_that_memory_is_full_does_not_outlive_the_flush() {
+    let (db, keyspace) = open(Options { memory_bytes: 4 << 20, background_threads: 2, ..Default::default() });
+    // Nothing can be flushed while this put is in flight, so memory fills up.
+    let put = Stop::at("write::logged", "frozen");
+    let frozen = {
+        let keyspace = keyspace.clone();
+        spawn("frozen", move || keyspace.put("frozen", "x"))
+    };
+    put.wait_until_inside();
+    let filler = {
+        let keyspace = keyspace.clone();
+        spawn("filler", move || (0..2500).try_for_each(|i: u32| keyspace.put(i.to_be_bytes(), [7; 1000])))
+    };
+    let began = Instant::now();
+    while !db.store.is_full() {
+        assert!(began.elapsed() < PATIENCE, "memory fills up");
+        std::thread::yield_now();
+    }
+    let verdict = Stop::at("pressure::full", "late");
+    let late = {
+        let store = db.store.clone();
+        spawn("late", move || store.measure_pressure())
+    };
+    verdict.wait_until_inside();
+    put.let_go();
+    frozen.join().expect("no panic").expect("put");
+    let (done, flushed) = mpsc::channel();
+    let flusher = {
+        let db = db.clone();
+        spawn("flusher", move || {
+            let result = db.flush();
+            let _ = done.send(());
+            result
+        })
+    };
+    // Either everything is flushed now, or those who would do it wait for the verdict.
+    let _ = flushed.recv_timeout(Duration::from_secs(2));
+    verdict.let_go();
+    late.join().expect("no panic");
+    flusher.join().expect("no panic").expect("flush");
+    let (done, put) = mpsc::channel();
+    let last = {
+        let keyspace = keyspace.clone();
+        spawn("last", move || {
+            filler.join().expect("no panic").expect("the filler's puts");
+            let result = keyspace.put("last", "x");
+            let _ = done.send(());
+            result
+        })
+    };
+    put.recv_timeout(PATIENCE).expect("nothing is full any more, so writers go on");
+    last.join().expect("no panic").expect("put");
+    failpoint::clear("write::logged");
+    failpoint::clear("pressure::full");
+    db.close().expect("close");
+}
+
+/// Regression: a worker that looked for forgotten snapshots held them while it looked, and each holds
+/// the store. When the user dropped the last handle just then, the worker closed the store, and so
+/// waited for its own end.
+#[test]
+fn looking_for_forgotten_snapshots_does_not_keep_the_store_open() {
+    let (db, keyspace) =
+        open(Options { snapshot_expiry: Some(Duration::from_secs(3600)), ..Default::default() });
+    let store = db.store.clone();
+    let snapshot = db.snapshot().expect("snapshot");
+    let looking = store.handed_out.lock()[0].upgrade().expect("the snapshot is alive");
+    drop((snapshot, keyspace, db));
+    assert!(store.is_closed(), "the last handle closes the store, whoever is looking");
+    drop(looking);
+}
+
+/// Regression: a worker looked for work just before the log passed the border at which a generation
+/// had turned, and slept. Nothing woke it when the border was passed, not even who waited for it.
+#[test]
+fn a_flush_that_becomes_due_while_the_workers_sleep_is_done_for_whoever_waits() {
+    let (db, keyspace) = open(Options { background_threads: 1, ..Default::default() });
+    keyspace.put("x", "y").expect("put");
+    let (store, state) = (db.store.clone(), keyspace.state.clone());
+    let log = store.log().expect("open for writing");
+    let units = log.units_per_segment();
+    // Enough open segments that nothing opens, and so wakes the workers, in what follows.
+    drop(log.ensure_room(6 * units).expect("room"));
+    std::thread::sleep(Duration::from_millis(100));
+    let border = Lsn(store.sequencer.tail().0.next_multiple_of(units));
+    let comparator = state.options.comparator.clone();
+    state.current.turn(border, || crate::memory::MemTable::new(comparator));
+    db.wait_for_idle().expect("what ends beyond the tail is not due");
+    std::thread::sleep(Duration::from_millis(100));
+    store.pad_to_border().expect("pad");
+    let (done, idle) = mpsc::channel();
+    let waiter = {
+        let db = db.clone();
+        spawn("waiter", move || done.send(db.wait_for_idle()))
+    };
+    idle.recv_timeout(PATIENCE).expect("the worker looks again for whoever waits").expect("and flushes");
+    let _ = waiter.join();
+    assert_eq!(db.stats().flushes, 1);
+    db.close().expect("close");
+}
+
+/// Regression: a store that is closed and opened again in one process could fail to open, since the
+/// last readers of its obsolete tables removed them while the open listed them.
+#[test]
+fn a_table_that_goes_while_the_store_is_opened_does_no_harm() {
+    let fs = MemFs::new();
+    let db = Db::open_with(Env::with_fs(fs.clone()), "/store", Options::default()).expect("open");
+    db.close().expect("close");
+    fs.set_contents("/store/00000007-0000000000000000.tbl", b"obsolete").expect("file");
+    fs.set_fault_hook(Some(Box::new(|call| {
+        let removes =
+            call.operation == Operation::Remove && call.path.extension().is_some_and(|e| e == "tbl");
+        removes.then_some(std::io::ErrorKind::NotFound)
+    })));
+    let db = Db::open_with(Env::with_fs(fs.clone()), "/store", Options::default()).expect("open again");
+    fs.set_fault_hook(None);
+    db.close().expect("close");
+}
+
+/// Starts threads, but not the second worker.
+struct OneWorker(Arc<dyn Spawner>);
+
+impl Spawner for OneWorker {
+    fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> Result<Box<dyn Thread>> {
+        if name.ends_with("bg-1") {
+            return Err(Error::invalid("no more threads"));
+        }
+        self.0.spawn(name, body)
+    }
+}
+
+/// Regression: an open that failed late left its threads running and the store locked; or the opener,
+/// as the last that held the store, waited for its own end.
+#[test]
+fn an_open_that_fails_leaves_nothing_running_and_nothing_locked() {
+    let fs = MemFs::new();
+    let env = Env::with_fs(fs.clone());
+    for _ in 0..20 {
+        let starved = Env { spawner: Arc::new(OneWorker(env.spawner.clone())), ..env.clone() };
+        let failed =
+            Db::open_with(starved, "/store", Options { segment_bytes: 64 << 10, ..Options::default() });
+        assert!(failed.is_err_and(|why| why.to_string().contains("no more threads")));
+    }
+    let db = Db::open_with(env, "/store", Options::default()).expect("nobody holds the lock");
+    db.close().expect("close");
+}

@@ -1,0 +1,122 @@
+//! How long things live: snapshots, scans and handles.
+
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a test is outside the engine")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use drumlin::env::{Clock, Env, MemFs};
+use drumlin::{Db, Error, Keyspace, Options};
+
+/// A clock that goes when it is told to.
+#[derive(Default)]
+struct Hand(AtomicU64);
+
+impl Clock for Hand {
+    fn now(&self) -> Duration {
+        Duration::from_secs(self.0.load(Ordering::SeqCst))
+    }
+    fn wall(&self) -> Duration {
+        self.now()
+    }
+    fn sleep(&self, _duration: Duration) {}
+}
+
+fn open(options: Options) -> (Db, Keyspace, Arc<Hand>) {
+    let clock = Arc::new(Hand::default());
+    let env = Env { clock: clock.clone(), ..Env::with_fs(MemFs::new()) };
+    let db = Db::open_with(env, "/store", options).expect("open");
+    let keyspace = db.keyspace("k", Default::default()).expect("keyspace");
+    (db, keyspace, clock)
+}
+
+fn text(record: Option<drumlin::Result<(drumlin::Slice, drumlin::Slice)>>) -> String {
+    let (key, value) = record.expect("a record").expect("no error");
+    format!("{}={}", String::from_utf8_lossy(&key), String::from_utf8_lossy(&value))
+}
+
+/// A forgotten handle does not keep old versions alive for ever; one in use does, however old it is.
+#[test]
+fn a_forgotten_snapshot_expires_and_says_so_and_one_in_use_does_not() {
+    let (db, keyspace, clock) =
+        open(Options { snapshot_expiry: Some(Duration::from_secs(60)), ..Options::default() });
+    keyspace.put("a", "old").expect("put");
+    let [forgotten, used] = [(); 2].map(|()| db.snapshot().expect("snapshot"));
+    let mut scan = forgotten.iter(&keyspace).expect("scan");
+    // Whoever is used within each minute stays.
+    for _ in 0..3 {
+        clock.0.fetch_add(50, Ordering::SeqCst);
+        assert_eq!(used.get(&keyspace, "a").expect("get").as_deref(), Some(&b"old"[..]));
+        keyspace.put("a", "new").expect("put");
+        db.flush().expect("flush");
+    }
+    db.compact().expect("compact");
+    assert_eq!(used.get(&keyspace, "a").expect("in use").as_deref(), Some(&b"old"[..]));
+    assert_eq!(db.stats().snapshots, 1, "the forgotten one is released");
+    assert!(matches!(forgotten.get(&keyspace, "a"), Err(Error::SnapshotExpired)));
+    assert!(matches!(forgotten.iter(&keyspace), Err(Error::SnapshotExpired)));
+    assert!(matches!(scan.next(), Some(Err(Error::SnapshotExpired))), "a scan of it says so too");
+    assert!(scan.next().is_none(), "and ends");
+    drop((forgotten, used));
+    assert_eq!(db.stats().snapshots, 0);
+    db.close().expect("close");
+}
+
+#[test]
+fn without_an_expiry_a_snapshot_lasts_as_long_as_its_handle() {
+    let (db, keyspace, clock) = open(Options::default());
+    keyspace.put("a", "old").expect("put");
+    let snapshot = db.snapshot().expect("snapshot");
+    keyspace.put("a", "new").expect("put");
+    clock.0.fetch_add(1_000_000_000, Ordering::SeqCst);
+    db.compact().expect("compact");
+    assert_eq!(snapshot.get(&keyspace, "a").expect("get").as_deref(), Some(&b"old"[..]));
+}
+
+/// A scan owns what it reads: handles, writers, flushes and merges may come and go.
+#[test]
+fn a_scan_outlives_the_handles_it_came_from() {
+    let (db, keyspace, _) = open(Options::default());
+    for i in 0..300 {
+        keyspace.put(format!("{i:03}"), "old").expect("put");
+    }
+    let mut scan = keyspace.iter().expect("scan");
+    assert_eq!(text(scan.next()), "000=old");
+    let slice = keyspace.get("001").expect("get").expect("present");
+    for i in 0..300 {
+        keyspace.put(format!("{i:03}"), "new").expect("put");
+    }
+    keyspace.delete_range("0", "9").expect("delete_range");
+    db.compact().expect("compact");
+    drop((keyspace, db));
+    // It is `Send`, and the last that holds the store.
+    let rest = std::thread::spawn(move || {
+        assert_eq!(text(scan.next()), "001=old");
+        assert_eq!(text(scan.next_back()), "299=old");
+        scan.map(|record| text(Some(record))).collect::<Vec<_>>()
+    });
+    let rest = rest.join().expect("no panic");
+    assert_eq!(rest.len(), 297);
+    assert!(rest.iter().all(|record| record.ends_with("=old")), "as of the moment it was made");
+    assert_eq!(&*slice, b"old", "a value outlives everything");
+}
+
+/// After `close` the others are told; nothing hangs and nothing panics.
+#[test]
+fn handles_of_a_closed_store_answer_closed() {
+    let (db, keyspace, _) = open(Options::default());
+    keyspace.put("a", "b").expect("put");
+    let (other, snapshot) = (db.clone(), db.snapshot().expect("snapshot"));
+    let mut scan = keyspace.iter().expect("scan");
+    db.close().expect("close");
+    let closed = |error: Option<Error>| assert!(matches!(error, Some(Error::Closed { .. })), "{error:?}");
+    closed(keyspace.get("a").err());
+    closed(keyspace.put("a", "c").err());
+    closed(snapshot.get(&keyspace, "a").err());
+    closed(scan.next().and_then(Result::err));
+    closed(other.snapshot().err());
+    closed(other.flush().err());
+    closed(other.wait_for_idle().err());
+    other.close().expect("a second close does nothing");
+}
