@@ -191,16 +191,28 @@ fn a_batch_behind_a_hole_stays_whole_when_its_recovery_is_cut_off() {
     let file_system = |fs: &Arc<MemFs>| fs.clone() as Arc<dyn crate::env::FileSystem>;
     let db = open(&file_system(&fs)).expect("open");
     let [a, b] = ["a", "b"].map(|name| db.keyspace(name, keyspace_options()).expect("keyspace"));
-    let half_done = db.store.sequencer.begin(4);
-    let mut batch = db.batch();
-    batch.put(&a, "k", "1").expect("put");
-    batch.put(&b, "k", "1").expect("put");
-    batch.commit().expect("commit");
-    let dead = fs.process_crash_clone();
-    // The store that is left behind ends in peace.
-    let (lsn, units) = (half_done.lsn(), half_done.end().0 - half_done.lsn().0);
-    db.store.log().expect("open").write_pad(lsn, units).expect("room");
-    half_done.commit();
+    let (drawn, is_drawn) = mpsc::channel();
+    let (go_on, goes_on) = mpsc::channel::<()>();
+    let dead = std::thread::scope(|scope| {
+        let store = &db.store;
+        scope.spawn(move || {
+            let half_done = store.sequencer.begin(4);
+            drawn.send(()).expect("the test waits");
+            let _ = goes_on.recv();
+            // The store that is left behind ends in peace.
+            let (lsn, units) = (half_done.lsn(), half_done.end().0 - half_done.lsn().0);
+            store.log().expect("open").write_pad(lsn, units).expect("room");
+            half_done.commit();
+        });
+        is_drawn.recv().expect("it draws");
+        let mut batch = db.batch();
+        batch.put(&a, "k", "1").expect("put");
+        batch.put(&b, "k", "1").expect("put");
+        batch.commit().expect("commit");
+        let dead = fs.process_crash_clone();
+        drop(go_on);
+        dead
+    });
     drop((a, b, db));
 
     let taken = Arc::new(Mutex::new(Vec::new()));

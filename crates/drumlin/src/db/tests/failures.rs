@@ -209,3 +209,40 @@ fn a_store_that_ends_with_its_thread_is_closed_cleanly() {
     let log = log::scan(&fs, &Path::new(STORE).join(LOG_DIRECTORY), scan_options(&identity)).expect("scan");
     assert!(log.clean, "{log:?}");
 }
+
+/// Regression: a write that was under way while another handle closed the store could go behind the
+/// close record, into pages that the close cuts off: acknowledged, and gone.
+#[test]
+fn a_write_that_close_overtakes_is_refused_or_there() {
+    for round in 0..150u64 {
+        let fs: Arc<dyn FileSystem> = MemFs::new();
+        let db = open(&fs).expect("open");
+        let keyspace = db.keyspace("a", keyspace_options()).expect("keyspace");
+        let acked: Vec<u64> = std::thread::scope(|scope| {
+            let writers: Vec<_> = (0..3)
+                .map(|writer| {
+                    let keyspace = keyspace.clone();
+                    scope.spawn(move || {
+                        let mut number = 0;
+                        while keyspace.put(format!("{writer}/{number}"), [7; 100]).is_ok() {
+                            number += 1;
+                        }
+                        number
+                    })
+                })
+                .collect();
+            std::thread::sleep(Duration::from_micros(round * 7 % 900));
+            db.close().expect("close");
+            writers.into_iter().map(|writer| writer.join().expect("no panic")).collect()
+        });
+        drop(keyspace);
+        let db = open(&fs).expect("open again");
+        let keyspace = db.open_keyspace("a").expect("keyspace");
+        for (writer, acked) in acked.into_iter().enumerate() {
+            for number in 0..acked {
+                let key = format!("{writer}/{number}");
+                assert!(keyspace.get(&key).expect("get").is_some(), "round {round}: {key} of {acked}");
+            }
+        }
+    }
+}
