@@ -11,7 +11,8 @@
 //!
 //! Orderings: `newest = MAX` and the load of the tail are SeqCst against the writer's `fetch_add`
 //! and load of `newest`, both SeqCst: a store/load pair on each side, so at least one sees the
-//! other. AcqRel fails (`loom_tests`).
+//! other. (`loom_tests` shows that the order is needed. That SeqCst accesses give it follows from the
+//! standard: the checker knows it of fences only, and is given fences.)
 //!
 //! Origin: cLSM §3.2.1 and Algorithm 2; the restart loop of getTS is not needed here, since a
 //! writer whose LSN is at or above S is simply not in S.
@@ -20,8 +21,8 @@ use std::collections::BTreeMap;
 
 use crate::error::Result;
 use crate::key::Lsn;
-use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Mutex, fence_for_the_checker};
 
 use super::Sequencer;
 
@@ -51,6 +52,7 @@ impl Snapshots {
     /// What a writer compares with: 0, the newest registered snapshot, or MAX while one is taken.
     #[inline]
     pub fn newest(&self) -> Lsn {
+        fence_for_the_checker();
         Lsn(self.newest.load(Ordering::SeqCst))
     }
 
@@ -85,6 +87,7 @@ impl Sequencer {
         let lsn = {
             let mut registered = snapshots.registered.lock();
             snapshots.newest.store(u64::MAX, Ordering::SeqCst);
+            fence_for_the_checker();
             let lsn = self.tail_seq_cst();
             *registered.entry(lsn).or_insert(0) += 1;
             let newest = registered.keys().next_back().map_or(0, |s| s.0);

@@ -100,6 +100,12 @@ fn a_late_verdict_that_memory_is_full_does_not_outlive_the_flush() {
     };
     // Either everything is flushed now, or those who would do it wait for the verdict.
     let _ = flushed.recv_timeout(Duration::from_secs(2));
+    let began = Instant::now();
+    while !filler.is_finished() && began.elapsed() < Duration::from_secs(2) {
+        std::thread::yield_now();
+    }
+    // Nothing opens a segment any more, and so looks once more, after the verdict.
+    std::thread::sleep(Duration::from_millis(500));
     verdict.let_go();
     late.join().expect("no panic");
     flusher.join().expect("no panic").expect("flush");

@@ -11,6 +11,7 @@
 //! Tests: `loom_tests`.
 
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::fence_for_the_checker;
 
 /// Threshold and gate; part of the cache line that every write reads.
 pub(super) struct Gate {
@@ -67,10 +68,4 @@ impl Gate {
             }
         }
     }
-}
-
-#[inline(always)]
-fn fence_for_the_checker() {
-    #[cfg(loom)]
-    crate::sync::atomic::fence(Ordering::SeqCst);
 }

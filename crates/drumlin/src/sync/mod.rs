@@ -23,3 +23,12 @@ pub use lock::{Condvar, Mutex, MutexGuard};
 pub use park::{park_until, spin_until, wake_all};
 
 pub use crossbeam_utils::CachePadded;
+
+/// Stands between a store (or a draw) and a load that are both SeqCst and must not change places. They
+/// do not; but the model checker takes SeqCst accesses for AcqRel and knows the order of fences only.
+/// Nothing in the product.
+#[inline(always)]
+pub(crate) fn fence_for_the_checker() {
+    #[cfg(loom)]
+    atomic::fence(atomic::Ordering::SeqCst);
+}
