@@ -138,9 +138,8 @@ impl Log {
         self.sync_to(tail)?;
         let exclusive = shared.exclusive();
         shared.check_poison()?;
-        // The close record counts what is durable; it becomes so itself with the mark that the sync
-        // left before it.
-        let through = Lsn(shared.synced.load(Ordering::Acquire));
+        // The mark that the sync left is made durable before the close record counts it.
+        let through = shared.sync_round(&exclusive)?;
         if shared.sequencer.tail().0 + MARK_UNITS > shared.state.lock().open_end {
             // Only on a full device, with more writers in flight than the slack is for.
             return Err(Error::NoSpace { path: shared.dir.clone() });
@@ -178,15 +177,14 @@ impl Log {
             let bytes = (super::HEADER_PAGE + used as usize * 8).next_multiple_of(crate::env::PAGE_BYTES);
             if bytes < shared.file_bytes() {
                 shared.env.fs.truncate(&path, bytes as u64)?;
+                segment.region().sync(0..bytes)?;
             }
         }
         for spare in spares {
             shared.remove_quietly(&spare.path);
         }
         shared.give_up_ballast();
-        // No sync: should a power loss take the cut and the removals back, there are pages of zeros
-        // behind the close record and files that nothing needs.
-        Ok(())
+        shared.env.fs.sync_dir(&shared.dir)
     }
 }
 
