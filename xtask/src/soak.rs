@@ -30,6 +30,27 @@ const SOAKS: &[Soak] = &[
         test: &["--lib", "db::tests::crash"],
     },
     Soak {
+        name: "writers",
+        shows: "writers side by side, crashed at any moment, leave one prefix; rounds are forties of seeds",
+        variable: "DRUMLIN_CRASH_ROUNDS",
+        rounds: 10,
+        test: &["--lib", "db::tests::writers"],
+    },
+    Soak {
+        name: "faults",
+        shows: "every call fails once, in every way, and nothing is lost; rounds are seeds",
+        variable: "DRUMLIN_FAULT_ROUNDS",
+        rounds: 3,
+        test: &["--lib", "db::tests::failures"],
+    },
+    Soak {
+        name: "rot",
+        shows: "damaged bytes are found or harmless; not rounds but the stride: 1 is every byte",
+        variable: "DRUMLIN_ROT_STRIDE",
+        rounds: 1,
+        test: &["--lib", "db::tests::rot"],
+    },
+    Soak {
         name: "linearizability",
         shows: "recorded histories are linearizable (8 threads, batches, snapshots); rounds are millions of operations",
         variable: "DRUMLIN_HISTORY_MILLIONS",

@@ -165,13 +165,17 @@ impl Slots {
     /// The calling thread's slot; claimed at its first call. O(1).
     /// `tail` is asked for the tail then: whatever the thread draws will be at or above it.
     pub fn mine(self: &Arc<Self>, tail: impl Fn() -> Lsn) -> SlotRef<'_> {
-        let known = CLAIMS.with_borrow(|claims| claims.0.iter().find(|c| c.0 == self.id).map(|c| c.2));
+        let find = |claims: &RefCell<Claims>| claims.borrow().0.iter().find(|c| c.0 == self.id).map(|c| c.2);
+        let known = CLAIMS.try_with(find).ok().flatten();
         let index = known.unwrap_or_else(|| {
             let index = self.claim();
             self.by_index(index).slot.last_end.fetch_max(tail().0, Ordering::Relaxed);
-            CLAIMS.with_borrow_mut(|claims| {
-                claims.0.retain(|(_, slots, _)| slots.strong_count() > 0);
-                claims.0.push((self.id, Arc::downgrade(self), index));
+            // A thread that is ending (it drops the last handle of a store, which closes it) has no
+            // memory any more: its few calls take a slot each, for as long as the store is open.
+            let _ = CLAIMS.try_with(|claims| {
+                let claims = &mut claims.borrow_mut().0;
+                claims.retain(|(_, slots, _)| slots.strong_count() > 0);
+                claims.push((self.id, Arc::downgrade(self), index));
             });
             index
         });

@@ -135,7 +135,8 @@ fn load(env: &Env, directory: &Path, options: &Options) -> Result<Loaded> {
             Ok((Some(manifest), identity, state, path))
         }
         Err(Error::NotFound { .. }) if options.create_if_missing && !options.read_only => {
-            let identity = Identity::generate(env, segment_bytes(options) as u64);
+            let free = env.fs.free_bytes(directory)?;
+            let identity = Identity::generate(env, segment_bytes(options, free) as u64);
             let manifest = Manifest::create(env, directory, identity.clone())?;
             let path = manifest.path();
             Ok((Some(manifest), identity, StoreState::default(), path))
@@ -145,9 +146,11 @@ fn load(env: &Env, directory: &Path, options: &Options) -> Result<Loaded> {
     }
 }
 
-/// Small memories get small segments: a generation is at least one segment long.
-fn segment_bytes(options: &Options) -> usize {
-    let fitting = (options.memory_bytes / 16).max(Options::SEGMENT_BYTES_MIN);
+/// Small memories get small segments, since a generation is at least one segment long; and so do
+/// small devices, which must hold several besides the tables.
+fn segment_bytes(options: &Options, free: Option<u64>) -> usize {
+    let free = free.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(usize::MAX);
+    let fitting = (options.memory_bytes.min(free) / 16).max(Options::SEGMENT_BYTES_MIN);
     let power = if fitting.is_power_of_two() { fitting } else { fitting.next_power_of_two() / 2 };
     options.segment_bytes.min(power)
 }

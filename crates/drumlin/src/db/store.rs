@@ -262,6 +262,12 @@ impl Store {
         Ok(())
     }
 
+    /// True if the device has less than `needed` bytes left. What the log holds becomes tables while
+    /// there is room for both: on a device full of log nothing could be flushed.
+    fn is_scarce(&self, needed: u64) -> bool {
+        matches!(self.env.fs.free_bytes(&self.directory), Ok(Some(free)) if free < needed)
+    }
+
     /// Frees what jobs have replaced and nobody reads any more: superversions, their memtables, table files.
     /// True if something is still held. Removes files: for background workers and `close`.
     pub fn tidy(&self) -> bool {
@@ -284,10 +290,11 @@ impl Store {
         let keyspaces = self.keyspaces.lock().clone();
         let guard = crossbeam_epoch::pin();
         let segment = self.identity.segment_bytes as usize;
-        let log_over = self
-            .log
-            .get()
-            .is_some_and(|log| log.live_bytes() + segment as u64 > self.options.log_bytes_max as u64);
+        let log_over = self.log.get().is_some_and(|log| {
+            let live = log.live_bytes();
+            live + segment as u64 > self.options.log_bytes_max as u64
+                || self.is_scarce(live + 2 * segment as u64)
+        });
         let mut turnable: Vec<_> = keyspaces
             .values()
             .map(|k| (k, k.current.load(&guard).active()))

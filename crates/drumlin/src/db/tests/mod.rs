@@ -4,8 +4,13 @@
 //! there afterwards; `recovery` opens what a crash left and judges it; the rest are the tests.
 
 mod crash;
+mod failures;
+mod full;
+mod jobs;
 mod recovery;
+mod rot;
 mod workload;
+mod writers;
 
 use std::sync::mpsc;
 use std::time::Duration;

@@ -148,6 +148,11 @@ impl Writer {
 
     /// The whole workload, ended by a clean close.
     pub fn run(mut self, scale: Scale) -> Result<()> {
+        self.work(scale)
+    }
+
+    /// The same, up to the first error.
+    pub fn work(&mut self, scale: Scale) -> Result<()> {
         let steps = if scale == Scale::Small { 100 } else { 1000 };
         for session in 0..3 {
             self.open()?;
@@ -167,7 +172,17 @@ impl Writer {
         Ok(())
     }
 
-    pub fn open(&mut self) -> Result<()> {
+    /// After an error: reads, writes nothing new, and does not care what comes of it.
+    pub fn prod(&self) {
+        let Some(db) = &self.db else { return };
+        let _ = state_number(db);
+        let _ = db.persist();
+        let _ = db.flush();
+        let _ = db.compact();
+        let _ = db.wait_for_idle();
+    }
+
+    fn open(&mut self) -> Result<()> {
         self.db = Some(open(&self.fs)?);
         for name in KEYSPACES {
             self.keyspace(name)?;

@@ -5,6 +5,7 @@
 //! Invariants:
 //! 1. A hook runs on the calling thread with no lock of the file system held, so it may clone it
 //!    or call it. The calls a hook makes of its own file system are neither counted nor told.
+//!    Neither are those of a thread whose thread-local values are gone already.
 //! 2. Calls of several threads run one hook one after the other.
 
 use std::cell::RefCell;
@@ -62,14 +63,15 @@ pub(super) fn is_inside(address: usize) -> bool {
 pub(super) struct Inside;
 
 impl Inside {
-    pub(super) fn enter(address: usize) -> Inside {
-        INSIDE.with_borrow_mut(|inside| inside.push(address));
-        Inside
+    /// None if the thread is ending: what it still drops (tables that nobody reads any more) calls
+    /// the file system, but it could not tell a hook's calls from others, so hooks are not run.
+    pub(super) fn enter(address: usize) -> Option<Inside> {
+        INSIDE.try_with(|inside| inside.borrow_mut().push(address)).ok().map(|()| Inside)
     }
 }
 
 impl Drop for Inside {
     fn drop(&mut self) {
-        INSIDE.with_borrow_mut(|inside| inside.pop());
+        let _ = INSIDE.try_with(|inside| inside.borrow_mut().pop());
     }
 }

@@ -233,3 +233,34 @@ fn what_a_dead_process_left_can_be_made_durable_before_it_is_flushed() {
     assert_eq!((lsns(&kept), kept.next_segment), (written, recovered.next_segment));
     scan_with(MemFs::new(), SMALL, Mode::Recover).expect("no log").make_durable().expect("nothing to do");
 }
+
+/// What the new header says of the session before is believed: so the segments of that session must
+/// be found wherever the new header is.
+#[test]
+fn a_session_is_not_sealed_before_the_names_of_its_segments_are_durable() {
+    let (rig, fs) = Rig::new(SMALL);
+    for n in 0..40u64 {
+        rig.put(&n.to_le_bytes(), &value(n, 250)).expect("room");
+    }
+    // The process dies; nothing was ever synced, so the segments' names are not durable.
+    let dead = fs.process_crash_clone();
+    let recovered = scan_with(dead.clone(), SMALL, Mode::Recover).expect("whole");
+    let first = recovered.next_segment;
+    let new = dir().join(format::segment_name(first));
+    let lost = Arc::new(parking_lot::Mutex::new(Vec::new()));
+    let (watched, taken, kept) = (Arc::downgrade(&dead), lost.clone(), new.clone());
+    dead.set_hook(Some(Box::new(move |_| {
+        let Some(fs) = watched.upgrade() else { return };
+        // The power goes and spares, of what is not synced, the new segment alone.
+        let keep = &mut |at: crate::env::PageAt<'_>| if at.path == kept { Keep::Whole } else { Keep::No };
+        taken.lock().push(fs.crash_clone(keep));
+    })));
+    let session = Rig::start(dead.clone(), SMALL, &recovered, first, |_| {}).expect("no fault");
+    dead.set_hook(None);
+    drop(session);
+    let lost = std::mem::take(&mut *lost.lock());
+    assert!(lost.iter().any(|fs| fs.files().contains(&new)), "the new segment survives some of them");
+    for fs in lost {
+        scan_with(fs, SMALL, Mode::Recover).expect("no segment is missed");
+    }
+}

@@ -302,3 +302,26 @@ fn set_contents_and_damage_reach_the_medium() {
         assert_eq!((bytes.len(), bytes[4999], bytes.iter().filter(|b| **b != 0).count()), (5000, 0x81, 1));
     }
 }
+
+/// Regression: what a thread drops last (a table that it read last) may call the file system when the
+/// thread's own values are gone already; that was a panic in a destructor.
+#[test]
+fn a_thread_that_is_ending_may_call() {
+    struct Leaves(Arc<MemFs>);
+    impl Drop for Leaves {
+        fn drop(&mut self) {
+            self.0.remove(Path::new("db/a")).unwrap();
+        }
+    }
+    thread_local!(static LAST: std::cell::RefCell<Option<Leaves>> = const { std::cell::RefCell::new(None) });
+    let fs = with_dir();
+    fs.set_hook(Some(Box::new(|_| ())));
+    let of_thread = fs.clone();
+    let ended = std::thread::spawn(move || {
+        // Dropped after whatever the calls below need.
+        LAST.set(Some(Leaves(of_thread.clone())));
+        write(&of_thread, "db/a", b"x");
+    });
+    ended.join().unwrap();
+    assert!(!fs.exists(Path::new("db/a")).unwrap());
+}

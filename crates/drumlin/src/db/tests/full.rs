@@ -1,0 +1,104 @@
+//! A full device: writes end with a clear error, nothing acknowledged is lost, and writes resume by
+//! themselves when there is space again.
+//!
+//! By hand, on a real file system: `mount -t tmpfs -o size=24m tmpfs DIR`, load data into a store in
+//! DIR with the command-line tool until it says that the device is full, check it with `verify`, then
+//! `mount -o remount,size=64m DIR` and load again.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::within;
+use super::workload::{Dice, STORE, keyspace_options, options};
+use crate::env::{Env, MemFs};
+use crate::error::Error;
+use crate::options::{Durability, KeyspaceOptions, Options, WriteOptions};
+use crate::{Db, Keyspace};
+
+const CAPACITY: u64 = 24 << 20;
+
+/// Key and value of a write; the values do not compress.
+fn record(number: u64, bytes: usize) -> (Vec<u8>, Vec<u8>) {
+    let mut dice = Dice(number);
+    let value = (0..bytes.div_ceil(8)).flat_map(|_| dice.next().to_le_bytes()).take(bytes).collect();
+    (format!("{number:08}").into_bytes(), value)
+}
+
+/// Writes records from `from` until one fails. Returns the number of the one that did.
+fn write_until_full(keyspace: &Keyspace, from: u64, bytes: usize, with: WriteOptions) -> (u64, Error) {
+    for number in from.. {
+        let (key, value) = record(number, bytes);
+        if let Err(error) = keyspace.put_with(key, value, with) {
+            return (number, error);
+        }
+        assert!(number < 10 * CAPACITY / bytes as u64, "more is stored than there is room for");
+    }
+    unreachable!("numbers end later")
+}
+
+fn check(keyspace: &Keyspace, records: u64, bytes: usize, context: &str) {
+    for number in 0..records {
+        let (key, value) = record(number, bytes);
+        let found = keyspace.get(&key).unwrap_or_else(|e| panic!("{context}: {e}"));
+        assert!(found.as_deref() == Some(&value[..]), "{context}: record {number} of {records}");
+    }
+}
+
+fn fill_and_go_on(options: Options, keyspace_options: KeyspaceOptions, bytes: usize, durability: Durability) {
+    let context = format!("segments of {}, values of {bytes}, {durability:?}", options.segment_bytes);
+    let with = WriteOptions { durability: Some(durability) };
+    let fs = MemFs::new();
+    fs.set_capacity(Some(CAPACITY));
+    let open = |fs: &Arc<MemFs>| Db::open_with(Env::with_fs(fs.clone()), STORE, options.clone());
+    let db = open(&fs).unwrap_or_else(|e| panic!("{context}: {e}"));
+    let keyspace = db.keyspace("k", keyspace_options).expect("keyspace");
+    let (written, error) = write_until_full(&keyspace, 0, bytes, with);
+    assert!(error.is_no_space(), "{context}: {error:?} after {written}");
+    println!("{context}: {written} records, {} bytes, of {CAPACITY}", written * bytes as u64);
+    assert!(
+        written * bytes as u64 > CAPACITY / 2,
+        "{context}: only {written} records went into {CAPACITY} bytes"
+    );
+    check(&keyspace, written, bytes, &context);
+    for _ in 0..3 {
+        let again = keyspace.put_with("again", vec![7; bytes], with);
+        assert!(
+            again.as_ref().is_ok() || again.as_ref().is_err_and(Error::is_no_space),
+            "{context}: {again:?}"
+        );
+    }
+    // A process that dies now, and one that has more space then.
+    let dead = fs.process_crash_clone();
+    dead.set_capacity(Some(CAPACITY * 2));
+    let reopened = open(&dead).unwrap_or_else(|e| panic!("{context}: reopened: {e}"));
+    check(&reopened.open_keyspace("k").expect("keyspace"), written, bytes, &format!("{context}, reopened"));
+    drop(reopened);
+
+    fs.set_capacity(Some(CAPACITY * 2));
+    let began = Instant::now();
+    while let Err(error) = keyspace.put_with("there is space", "1", with) {
+        assert!(error.is_no_space(), "{context}: {error:?}");
+        assert!(began.elapsed() < Duration::from_secs(20), "{context}: writes do not resume");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let (key, value) = record(written, bytes);
+    keyspace.put_with(key, value, with).unwrap_or_else(|e| panic!("{context}: resumed, but: {e}"));
+    check(&keyspace, written + 1, bytes, &context);
+    drop(keyspace);
+    db.close().unwrap_or_else(|e| panic!("{context}: {e}"));
+    let db = open(&fs).unwrap_or_else(|e| panic!("{context}: {e}"));
+    check(&db.open_keyspace("k").expect("keyspace"), written + 1, bytes, &format!("{context}, closed"));
+    assert!(db.verify(&mut |_| {}).expect("verify").is_sound());
+}
+
+#[test]
+fn a_full_device_refuses_writes_clearly_and_they_resume_by_themselves() {
+    within(Duration::from_secs(240), "a full device", || {
+        for (bytes, durability) in [(1000, Durability::Process), (4000, Durability::Disk)] {
+            fill_and_go_on(options(), keyspace_options(), bytes, durability);
+        }
+        fill_and_go_on(Options::default(), KeyspaceOptions::default(), 3000, Durability::Process);
+        let medium = Options { memory_bytes: 16 << 20, ..Options::default() };
+        fill_and_go_on(medium, KeyspaceOptions::default(), 30_000, Durability::Process);
+    });
+}
