@@ -18,7 +18,8 @@ use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use drumlin::env::{Env, MemFs, Operation};
+use drumlin::env::{Env, MemFs};
+use drumlin::sync::failpoint;
 use drumlin::{Db, Keyspace, KeyspaceOptions, Options};
 
 const MIB: u64 = 1 << 20;
@@ -281,14 +282,22 @@ fn writers_wait_at_the_bound_while_no_flush_gets_through() {
     for logged in [true, false] {
         let fs = MemFs::new();
         let (db, keyspace) = in_memory(&fs, logged);
-        let gate = Arc::new(std::sync::Mutex::new(()));
-        let closed = gate.lock().expect("sound");
-        let hook = Arc::clone(&gate);
-        fs.set_hook(Some(Box::new(move |call| {
-            if call.operation == Operation::Create && call.path.extension().is_some_and(|e| e == "tmp") {
-                drop(hook.lock());
+        // Nothing is complete beyond a write in flight, so nothing beyond it can be flushed.
+        let (frozen, is_frozen) = mpsc::channel();
+        let (thaw, thawed) = mpsc::channel::<()>();
+        let thawed = std::sync::Mutex::new(thawed);
+        failpoint::set("write::logged", move || {
+            if std::thread::current().name() == Some("frozen before a flush") {
+                let _ = frozen.send(());
+                let _ = thawed.lock().expect("one thread").recv_timeout(Duration::from_secs(60));
             }
-        })));
+        });
+        let first = keyspace.clone();
+        let first = std::thread::Builder::new()
+            .name("frozen before a flush".into())
+            .spawn(move || first.put("first", "in flight"))
+            .expect("spawns");
+        is_frozen.recv_timeout(Duration::from_secs(20)).expect("the put draws its LSN");
         let (finished, is_finished) = mpsc::channel();
         let writers: Vec<_> = (0..2)
             .map(|writer| {
@@ -308,12 +317,13 @@ fn writers_wait_at_the_bound_while_no_flush_gets_through() {
             (3 * MIB..=4 * MIB + 64 * 1024).contains(&held),
             "logged {logged}: {held} bytes of memtables"
         );
-        drop(closed);
+        drop(thaw);
+        first.join().expect("no panic").expect("puts");
+        failpoint::clear("write::logged");
         for writer in writers {
             writer.join().expect("writes go on");
         }
-        fs.set_hook(None);
-        assert_eq!(keyspace.iter().expect("scans").count(), 60_000);
+        assert_eq!(keyspace.iter().expect("scans").count(), 60_001);
     }
 }
 
