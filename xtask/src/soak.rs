@@ -57,6 +57,13 @@ const SOAKS: &[Soak] = &[
         rounds: 10,
         test: &["--test", "linearizability"],
     },
+    Soak {
+        name: "memory",
+        shows: "resident memory keeps to the budget while ten times as much is written; rounds are the budget in MiB",
+        variable: "DRUMLIN_MEMORY_MIB",
+        rounds: 64,
+        test: &["--test", "memory"],
+    },
 ];
 
 /// Runs the named soak, or lists them.

@@ -5,12 +5,13 @@
 //! db                                        opens, wires, recovers
 //! compaction   layout   version             what the files are and how they change
 //! memory       log      table   iter filter the parts
-//! commit       cache    key  options  error the shared ground
+//! commit budget cache   key  options  error the shared ground
 //! env          sync                         the outside
 //! ```
 //! The order is checked by `cargo x tidy`.
 #![deny(unsafe_code)]
 
+pub mod budget;
 pub mod cache;
 pub mod commit;
 pub mod compaction;

@@ -70,7 +70,7 @@ const POINTS: &[(&str, &[Operation], Stage)] = &[
 ];
 
 /// Pause points that no write passes.
-const ELSEWHERE: &[&str] = &["pressure::full"];
+const ELSEWHERE: &[&str] = &[];
 
 fn open(memory_bytes: usize) -> (Db, Keyspace) {
     let options = Options { memory_bytes, segment_bytes: 64 << 10, ..Options::default() };

@@ -19,7 +19,7 @@ const GROUPS: &[&[&str]] = &[
     &["db"],
     &["compaction", "layout", "version"],
     &["memory", "log", "table", "iter", "filter"],
-    &["commit", "cache", "key", "options", "error"],
+    &["commit", "budget", "cache", "key", "options", "error"],
     &["env", "sync"],
 ];
 
@@ -34,6 +34,7 @@ const PAIRS: &[(&str, &str)] = &[
     ("commit", "key"),
     ("commit", "error"),
     ("commit", "options"),
+    ("cache", "budget"),
     ("cache", "key"),
     ("cache", "error"),
     ("key", "error"),

@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossbeam_epoch::{Atomic, Guard, Owned, Shared, unprotected};
 
+use crate::budget::Account;
 use crate::sync::{Mutex, MutexGuard};
 
 /// Entries in a bucket: one cache line of pointers.
@@ -97,6 +98,8 @@ impl State {
 pub(super) struct Shard {
     buckets: Atomic<Buckets>,
     state: Mutex<State>,
+    /// Charged with what is retired until it is freed.
+    garbage: Arc<Account>,
 }
 
 #[inline]
@@ -105,8 +108,9 @@ fn tag(hash: u64) -> usize {
 }
 
 impl Shard {
-    pub(super) fn new() -> Shard {
+    pub(super) fn new(garbage: Arc<Account>) -> Shard {
         Shard {
+            garbage,
             buckets: Atomic::new(Buckets::new(BUCKETS_MIN)),
             state: Mutex::new(State { entries: 0, hand: 0, retired: 0 }),
         }
@@ -156,7 +160,7 @@ impl Shard {
             Some(free) => free,
             None => {
                 let victim = second_chance(bucket, state.hand, guard);
-                removed = retire(&bucket[victim], &mut state, guard);
+                removed = self.retire(&bucket[victim], &mut state, guard);
                 victim
             }
         };
@@ -210,7 +214,7 @@ impl Shard {
             if step < 2 * slots && entry.referenced.swap(false, Ordering::Relaxed) {
                 continue;
             }
-            freed += retire(slot, &mut state, guard);
+            freed += self.retire(slot, &mut state, guard);
         }
         hand_over(state, guard);
         freed
@@ -225,10 +229,33 @@ impl Shard {
             // SAFETY: slots change only under the mutex, which is held.
             // Test: evicting_a_table_leaves_the_others.
             if unsafe { slot.load(Ordering::Relaxed, guard).as_ref() }.is_some_and(|e| e.table == table) {
-                freed += retire(slot, &mut state, guard);
+                freed += self.retire(slot, &mut state, guard);
             }
         }
         freed
+    }
+
+    /// Empties a slot (the caller holds the mutex) and leaves its entry to the epoch; the bytes freed.
+    fn retire(&self, slot: &Atomic<Entry>, state: &mut State, guard: &Guard) -> usize {
+        let entry = slot.swap(Shared::null(), Ordering::AcqRel, guard);
+        // SAFETY: the entry was in the slot, and only the holder of the mutex removes entries.
+        // Test: readers_race_writers_and_see_only_their_own_blocks.
+        let Some(charge) = (unsafe { entry.as_ref() }).map(|entry| Entry::charge(&entry.block)) else {
+            return 0;
+        };
+        self.garbage.add(charge);
+        let garbage = Arc::clone(&self.garbage);
+        // SAFETY: as above; no reader that pins from now on reaches it, since it was in one slot of the current array, and
+        // earlier arrays are out of reach. It is taken once, here. What is dropped is Send. Test: as above.
+        unsafe {
+            guard.defer_unchecked(move || {
+                drop(entry.into_owned());
+                garbage.give_back(charge);
+            });
+        }
+        state.entries -= 1;
+        state.retired += charge;
+        charge
     }
 }
 
@@ -245,20 +272,6 @@ fn second_chance(bucket: &[Atomic<Entry>; WAYS], hand: usize, guard: &Guard) -> 
         }
     }
     hand % WAYS
-}
-
-/// Empties a slot (the caller holds the mutex) and leaves its entry to the epoch; the bytes freed.
-fn retire(slot: &Atomic<Entry>, state: &mut State, guard: &Guard) -> usize {
-    let entry = slot.swap(Shared::null(), Ordering::AcqRel, guard);
-    // SAFETY: the entry was in the slot, and only the holder of the mutex removes entries.
-    // Test: readers_race_writers_and_see_only_their_own_blocks.
-    let Some(charge) = (unsafe { entry.as_ref() }).map(|entry| Entry::charge(&entry.block)) else { return 0 };
-    // SAFETY: as above; no reader that pins from now on reaches it, since it was in one slot of the
-    // current array, and earlier arrays are out of reach. Test: as above.
-    unsafe { guard.defer_destroy(entry) };
-    state.entries -= 1;
-    state.retired += charge;
-    charge
 }
 
 /// Gives the mutex back and then, if there is enough, hands the garbage over. In this order: handing over

@@ -9,7 +9,9 @@
 //!    at most one block per thread that is inside `insert`.
 //! 3. A hit writes nothing shared unless the entry's reference bit is clear (its counter is the
 //!    thread's own stripe).
-//! 4. A miss may be spurious (an entry being moved); a hit is never wrong.
+//! 4. Evicted blocks that readers may still hold take little more than an eighth of the capacity: beyond that nothing new
+//!    is kept until some are freed.
+//! 5. A miss may be spurious (an entry being moved); a hit is never wrong.
 //!
 //! Concurrency: readers pin an epoch and follow two pointers: shard → buckets → entry. Both are
 //! published with Release by a writer that holds the shard's mutex and consumed with Acquire.
@@ -33,12 +35,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crossbeam_epoch::{Guard, Owned};
 
+use crate::budget::Account;
 use crate::sync::CachePadded;
 use buckets::{Entry, Shard};
 use counters::Counters;
 
 /// Shards, at most.
 const SHARDS_MAX: usize = 64;
+/// Evicted blocks that may wait to be freed, besides an eighth of the capacity, in bytes.
+const GARBAGE_BYTES: usize = 256 << 10;
 /// Capacity that is worth a shard of its own, in bytes.
 const SHARD_BYTES: usize = 512 << 10;
 
@@ -48,14 +53,18 @@ pub struct BlockCache {
     bytes: CachePadded<AtomicUsize>,
     capacity: AtomicUsize,
     counters: Counters,
+    /// Bytes evicted and not yet freed.
+    garbage: Arc<Account>,
 }
 
 impl BlockCache {
     /// A cache of at most `capacity_bytes`, overhead included. 0 caches nothing.
     pub fn new(capacity_bytes: usize) -> BlockCache {
+        let garbage = Arc::<Account>::default();
         let shards = (capacity_bytes / SHARD_BYTES).clamp(1, SHARDS_MAX).next_power_of_two();
         BlockCache {
-            shards: (0..shards).map(|_| CachePadded::new(Shard::new())).collect(),
+            shards: (0..shards).map(|_| CachePadded::new(Shard::new(Arc::clone(&garbage)))).collect(),
+            garbage,
             bytes: CachePadded::new(AtomicUsize::new(0)),
             capacity: AtomicUsize::new(capacity_bytes),
             counters: Counters::new(),
@@ -84,7 +93,7 @@ impl BlockCache {
     /// O(evicted), under the shard's mutex.
     pub fn insert(&self, table: u64, offset: u64, block: Arc<[u8]>) {
         let charge = Entry::charge(&block);
-        if charge > self.capacity() / 2 {
+        if charge > self.capacity() / 2 || self.is_littered() {
             return;
         }
         let hash = hash(table, offset);
@@ -94,6 +103,20 @@ impl BlockCache {
         let guard = crossbeam_epoch::pin();
         let removed = self.shard(hash).insert(hash, Owned::new(Entry::new(table, offset, block)), &guard);
         self.bytes.fetch_sub(removed, Ordering::Relaxed);
+    }
+
+    /// True if too much of what was evicted is not freed yet, even after an attempt.
+    fn is_littered(&self) -> bool {
+        let too_much = || self.garbage.bytes() > self.capacity() / 8 + GARBAGE_BYTES;
+        too_much() && {
+            crossbeam_epoch::pin().flush();
+            too_much()
+        }
+    }
+
+    /// Bytes evicted and not yet freed.
+    pub fn garbage_bytes(&self) -> usize {
+        self.garbage.bytes()
     }
 
     /// Evicts until `charge` more bytes fit, from the shard of `hash` first.

@@ -141,8 +141,14 @@ impl Job {
         let end = self.cuts.get(part).map(Vec::as_slice);
         let mut merge = self.merge(start, end);
         let mut outputs = self.outputs();
-        let bounds =
-            PartBounds { start, end, table_bytes: self.context.table_bytes, below: &self.plan.below };
+        outputs.reads_with(merge.children() * (READAHEAD_BYTES + self.context.table_options.block_bytes));
+        let bounds = PartBounds {
+            start,
+            end,
+            table_bytes: self.context.table_bytes,
+            memory_bytes: self.context.part_bytes,
+            below: &self.plan.below,
+        };
         outputs.write(&mut merge, &self.rules, &bounds)?;
         Ok(Part { outputs, duplicates: merge.duplicates() })
     }

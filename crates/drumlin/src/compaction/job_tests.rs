@@ -51,6 +51,8 @@ impl Rig {
             table_bytes: options.table_bytes,
             shelf: Shelf::new(fs, Arc::new(BlockCache::new(1 << 20))),
             snapshots: Vec::new(),
+            buffers: Arc::default(),
+            part_bytes: usize::MAX,
             cancel: Arc::default(),
             on_bytes: None,
             parallelism: 1,

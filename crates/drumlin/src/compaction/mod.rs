@@ -34,6 +34,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use crate::budget::Account;
 use crate::env::Env;
 use crate::key::Lsn;
 use crate::table::{Shelf, TableHandle, TableId, TableMeta, TableOptions};
@@ -59,6 +60,10 @@ pub struct JobContext {
     pub shelf: Arc<Shelf>,
     /// Bounds of all live snapshots. A snapshot registered later must read above every LSN of the inputs.
     pub snapshots: Vec<Lsn>,
+    /// Charged with the buffers of the job while it runs.
+    pub buffers: Arc<Account>,
+    /// Bytes that the buffers of one part of a compaction may take, about: an output is cut rather than take more.
+    pub part_bytes: usize,
     /// Set to make the job give up soon.
     pub cancel: Arc<AtomicBool>,
     /// Progress and pacing.

@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::retain::{Retention, Verdict, Walk};
 use super::{CompactionOutcome, JobContext};
+use crate::budget::Charge;
 use crate::error::{Error, Result};
 use crate::iter::Cursor;
 use crate::key::{Comparator, Lsn};
@@ -37,6 +38,8 @@ pub(super) struct PartBounds<'a> {
     pub end: Option<&'a [u8]>,
     /// Bytes after which an output is cut.
     pub table_bytes: u64,
+    /// Bytes of memory after which it is cut, too.
+    pub memory_bytes: usize,
     /// Tables of the level below the output, by key.
     pub below: &'a [Arc<TableHandle>],
 }
@@ -52,6 +55,9 @@ pub(super) struct Outputs {
     tables: Vec<TableMeta>,
     entries_read: u64,
     entries_written: u64,
+    buffers: Charge,
+    /// Bytes of `buffers` that are the inputs'.
+    input_bytes: usize,
 }
 
 /// The table being written.
@@ -66,6 +72,7 @@ impl Outputs {
     /// Nothing yet, to be written to `level` until `stop` is set or the job is cancelled.
     pub fn new(context: JobContext, level: u32, stop: Arc<AtomicBool>) -> Outputs {
         let dir = (context.dir)(level);
+        let buffers = context.buffers.charge(0);
         Outputs {
             context,
             stop,
@@ -75,7 +82,15 @@ impl Outputs {
             tables: Vec::new(),
             entries_read: 0,
             entries_written: 0,
+            buffers,
+            input_bytes: 0,
         }
+    }
+
+    /// What the cursors that `write` is given hold, in bytes.
+    pub fn reads_with(&mut self, bytes: usize) {
+        self.input_bytes = bytes;
+        self.buffers.set(bytes);
     }
 
     /// Versions read by `write` so far.
@@ -119,7 +134,9 @@ impl Outputs {
             if verdict == Verdict::Keep {
                 if may_cut
                     && open.as_ref().is_some_and(|open| {
-                        open.writer.estimated_bytes() >= bounds.table_bytes || below.is_too_much(key)
+                        open.writer.estimated_bytes() >= bounds.table_bytes
+                            || open.writer.memory_bytes() >= bounds.memory_bytes
+                            || below.is_too_much(key)
                     })
                     && let Some(full) = open.take()
                 {
@@ -160,8 +177,9 @@ impl Outputs {
         Ok(())
     }
 
-    fn tick(&self, read: usize, open: Option<&mut Open>) -> Result<()> {
+    fn tick(&mut self, read: usize, open: Option<&mut Open>) -> Result<()> {
         self.check_cancelled()?;
+        self.buffers.set(self.input_bytes + open.as_ref().map_or(0, |open| open.writer.memory_bytes()));
         if let Some(on_bytes) = &self.context.on_bytes {
             let written = open.map_or(0, |open| {
                 let bytes = open.writer.estimated_bytes();

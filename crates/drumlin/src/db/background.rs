@@ -75,6 +75,8 @@ struct State {
     /// Keyspaces whose memtable somebody wants on disk.
     asked: HashSet<KeyspaceId>,
     jobs: usize,
+    /// Compactions among them.
+    compactions: usize,
     /// Goes up with every change that a waiter could wait for.
     epoch: u64,
     last_error: Option<Error>,
@@ -95,11 +97,13 @@ pub(crate) struct Counters {
 impl State {
     fn begin(&mut self, keyspace: KeyspaceId, plan: &CompactionPlan) {
         self.jobs += 1;
+        self.compactions += 1;
         self.compacting.entry(keyspace).or_default().begin(plan);
     }
 
     fn end(&mut self, keyspace: KeyspaceId, plan: &CompactionPlan) {
         self.jobs -= 1;
+        self.compactions -= 1;
         self.compacting.entry(keyspace).or_default().end(plan);
     }
 }
@@ -156,26 +160,26 @@ impl Background {
         self.state.lock().asked.contains(&keyspace)
     }
 
-    /// True if some frozen generation waits for its flush.
-    pub fn has_frozen(&self, store: &Store) -> bool {
-        let guard = epoch::pin();
-        let keyspaces = store.keyspaces.lock().clone();
-        keyspaces.values().any(|k| !k.current.load(&guard).frozen().is_empty())
-    }
-
     /// A writer waits until memory is below its bound again.
     pub fn wait_while_full(&self, full: impl Fn() -> bool) -> Result<()> {
         self.counters.stalls.fetch_add(1, Ordering::Relaxed);
         let mut state = self.state.lock();
+        // A worker that found nothing to do looks again.
+        state.epoch += 1;
+        self.work.notify_all();
         while full() {
             if let Some(error) = &state.last_error {
                 return Err(error.clone());
             }
-            state.epoch += 1;
-            self.work.notify_all();
             self.progress.wait(&mut state);
         }
         Ok(())
+    }
+
+    /// Memory may have room again.
+    pub fn wake_writers(&self) {
+        let _state = self.state.lock();
+        self.progress.notify_all();
     }
 
     /// A writer is held back for a while: the smooth part of back-pressure.
@@ -205,7 +209,8 @@ impl Background {
                 if store.is_stuck(tail) && store.pad_to_border().is_ok() {
                     continue;
                 }
-                let again = store.tidy().then_some(patience);
+                let held = store.tidy();
+                let again = if store.is_full() { Some(TIDY_FIRST) } else { held.then_some(patience) };
                 patience = (patience * 2).min(TIDY_LAST);
                 if self.wait_for_change(seen, again) {
                     return;
@@ -274,6 +279,10 @@ impl Background {
             state.flushing.insert(keyspace.id);
             state.jobs += 1;
             return Some(Job::Flush(keyspace.clone()));
+        }
+        // One worker stays free: writers must not wait for a compaction to end before memory is flushed.
+        if state.compactions >= (store.options.background_threads - 1).max(1) {
+            return None;
         }
         let oldest_snapshot = oldest_snapshot(store);
         let (keyspace, plan) = keyspaces
@@ -440,7 +449,9 @@ pub(crate) fn job_context(
         next_table_id: store.next_table_id.clone(),
         table_options: TableOptions::new(&keyspace.options, keyspace.hasher),
         table_bytes: keyspace.options.table_bytes,
-        shelf: store.shelf.clone(),
+        shelf: store.memory.shelf.clone(),
+        buffers: store.memory.jobs.clone(),
+        part_bytes: store.memory.part_bytes(store.options.background_threads),
         snapshots,
         cancel,
         on_bytes: None,

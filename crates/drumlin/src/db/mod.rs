@@ -12,6 +12,7 @@ mod keyspace;
 mod lookup;
 #[cfg(all(test, loom))]
 mod loom_tests;
+mod memory;
 mod open;
 mod pointer;
 mod scan;
@@ -42,7 +43,6 @@ pub use write::Cas;
 
 use crate::env::Env;
 use crate::error::{Error, Result};
-use crate::memory::MemTable;
 use crate::options::{KeyspaceOptions, Options};
 use crate::table::TableHandle;
 use crate::version::{Change, KeyspaceId, VersionEdit, encode_options};
@@ -110,7 +110,7 @@ fn close(store: &Store) -> Result<()> {
     };
     // Nobody reads any more: what scans that were left behind hold goes too.
     store.tidy();
-    store.shelf.sweep_all();
+    store.memory.shelf.sweep_all();
     *store.manifest.lock() = None;
     *store.lock.lock() = None;
     result
@@ -207,7 +207,7 @@ impl Db {
         let manifest = store.manifest.lock();
         state.current.replace(|now| {
             now.levels.tables().for_each(TableHandle::mark_obsolete);
-            Some(now.emptied(MemTable::new(state.options.comparator.clone())))
+            Some(now.emptied(store.memory.memtable(&state.options.comparator)))
         });
         drop(manifest);
         // Its memory is free, and whoever waits for its flush waits in vain.

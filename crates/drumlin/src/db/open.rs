@@ -20,19 +20,18 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use crossbeam_epoch as epoch;
 
-use crate::cache::BlockCache;
 use crate::commit::Sequencer;
 use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::key::{KeyHasher, Kind, Lsn};
 use crate::log::{self, EntryView, Log, LogOptions, Recovered, ScanOptions};
-use crate::memory::MemTable;
 use crate::options::{KeyspaceOptions, Options};
-use crate::table::{Shelf, TableHandle, TableOptions};
+use crate::table::{TableHandle, TableOptions};
 use crate::version::{self, Change, Identity, Levels, Manifest, StoreState, VersionEdit};
 
 use super::background::{Background, apply, edit_of, flush_generations, job_context};
 use super::keyspace::KeyspaceState;
+use super::memory::Memory;
 use super::store::{Keyspaces, Store};
 use super::superversion::{Current, Generation, SuperVersion};
 
@@ -62,9 +61,8 @@ pub(crate) fn open(env: Env, directory: &Path, options: Options) -> Result<Arc<S
     let (manifest, identity, state, manifest_path) = load(&env, directory, &options)?;
     let log_directory = directory.join(LOG_DIRECTORY);
     let recovered = log::scan(&env.fs, &log_directory, scan_options(&identity))?;
-    let cache = Arc::new(BlockCache::new(options.memory_bytes * 3 / 8));
-    let shelf = Shelf::new(env.fs.clone(), cache);
-    let keyspaces = keyspaces_of(directory, &options, &identity, &state, &shelf)?;
+    let memory = Memory::new(&env, &options);
+    let keyspaces = keyspaces_of(directory, &options, &identity, &state, &memory)?;
     for keyspace in keyspaces.values() {
         let guard = epoch::pin();
         let levels = &keyspace.current.load(&guard).levels;
@@ -89,7 +87,7 @@ pub(crate) fn open(env: Env, directory: &Path, options: Options) -> Result<Arc<S
         options,
         identity,
         sequencer,
-        shelf,
+        memory,
         keyspaces,
         next_ids,
         manifest,
@@ -162,7 +160,7 @@ fn keyspaces_of(
     options: &Options,
     identity: &Identity,
     state: &StoreState,
-    shelf: &Arc<Shelf>,
+    memory: &Memory,
 ) -> Result<Keyspaces> {
     let mut keyspaces = BTreeMap::new();
     for stored in state.keyspaces.values() {
@@ -179,13 +177,13 @@ fn keyspaces_of(
                 metas
                     .into_iter()
                     .map(|meta| {
-                        TableHandle::new(shelf, place.clone(), (*meta).clone(), table_options.clone())
+                        TableHandle::new(&memory.shelf, place.clone(), (*meta).clone(), table_options.clone())
                     })
                     .collect()
             })
             .collect();
         let levels = Arc::new(Levels::new(&*keyspace_options.comparator, levels));
-        let memtable = MemTable::new(keyspace_options.comparator.clone());
+        let memtable = memory.memtable(&keyspace_options.comparator);
         let first = SuperVersion {
             generations: vec![Generation::new(stored.flushed_to, memtable)],
             levels,
@@ -227,7 +225,7 @@ pub(crate) fn new_keyspace(
     options: KeyspaceOptions,
 ) -> KeyspaceState {
     let start = store.sequencer.tail();
-    let memtable = MemTable::new(options.comparator.clone());
+    let memtable = store.memory.memtable(&options.comparator);
     KeyspaceState {
         id,
         name: name.to_string(),
@@ -326,7 +324,7 @@ impl Recovery<'_> {
         self.edit.changes.extend(edit_of(keyspace.id, &outcome, Some(end), next_table_id).changes);
         keyspace.current.replace(|now| {
             let levels = apply(&now.levels, keyspace, &outcome);
-            let memtable = MemTable::new(keyspace.options.comparator.clone());
+            let memtable = store.memory.memtable(&keyspace.options.comparator);
             Some(SuperVersion {
                 generations: vec![Generation::new(end, memtable)],
                 levels: Arc::new(levels),

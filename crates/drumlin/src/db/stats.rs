@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use crossbeam_epoch as epoch;
 
 use super::store::Store;
+use crate::table::Parts;
 
 /// One level of a keyspace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,12 +43,24 @@ pub struct Stats {
     pub keyspaces: Vec<KeyspaceStats>,
     /// The memory budget, in bytes.
     pub memory_budget_bytes: u64,
-    /// Bytes of all memtables.
+    /// Bytes of all memtables: written to, frozen, and flushed but still held by a reader.
     pub memtable_bytes: u64,
-    /// Bytes of cached blocks.
+    /// Of these, frozen: they wait for their flush.
+    pub memtable_frozen_bytes: u64,
+    /// Of these, flushed: a scan or a get that is under way holds them.
+    pub memtable_unfreed_bytes: u64,
+    /// Bytes of cached blocks, evicted ones that are not freed yet included.
     pub cache_bytes: u64,
-    /// Bytes of indexes, filters and range tombstones of open tables.
+    /// Bytes of indexes, filters and range tombstones of open tables, replaced ones that are still read included.
     pub table_resident_bytes: u64,
+    /// Of these, indexes, of the tables that levels name now.
+    pub index_bytes: u64,
+    /// Of these, filters, of the tables that levels name now.
+    pub filter_bytes: u64,
+    /// Of these, range tombstones, of the tables that levels name now.
+    pub tombstone_bytes: u64,
+    /// Bytes of the buffers of flushes and compactions.
+    pub job_bytes: u64,
     /// Bytes of mapped log segments.
     pub log_mapped_bytes: u64,
     /// Bytes of log that are still needed.
@@ -83,15 +96,24 @@ pub struct Stats {
 }
 
 pub(crate) fn collect(store: &Store) -> Stats {
+    let memory = &store.memory;
+    // First: what is written meanwhile does not look as if it were held after its flush.
+    let charged = memory.memtables.bytes() as u64;
     let keyspaces = store.keyspaces.lock().clone();
     let guard = epoch::pin();
-    let mut resident = 0;
+    let mut resident = Parts::default();
+    let mut frozen = 0;
     let mut debt_bytes = 0;
     let keyspaces: Vec<KeyspaceStats> = keyspaces
         .values()
         .map(|k| {
             let now = k.current.load(&guard);
-            resident += now.levels.tables().map(|t| t.resident_bytes() as u64).sum::<u64>();
+            for parts in now.levels.tables().map(|t| t.resident_parts()) {
+                resident.index += parts.index;
+                resident.filter += parts.filter;
+                resident.tombstones += parts.tombstones;
+            }
+            frozen += now.frozen().iter().map(|g| g.memtable.bytes() as u64).sum::<u64>();
             debt_bytes += crate::layout::debt_bytes(&now.levels, &k.options);
             KeyspaceStats {
                 name: k.name.clone(),
@@ -117,9 +139,15 @@ pub(crate) fn collect(store: &Store) -> Stats {
     let completed = store.sequencer.completed();
     Stats {
         memory_budget_bytes: store.options.memory_bytes as u64,
-        memtable_bytes: keyspaces.iter().map(|k| k.memtable_bytes).sum(),
-        cache_bytes: store.shelf.cache().bytes() as u64,
-        table_resident_bytes: resident,
+        memtable_bytes: charged,
+        memtable_frozen_bytes: frozen,
+        memtable_unfreed_bytes: charged.saturating_sub(keyspaces.iter().map(|k| k.memtable_bytes).sum()),
+        cache_bytes: (memory.shelf.cache().bytes() + memory.shelf.cache().garbage_bytes()) as u64,
+        table_resident_bytes: memory.shelf.resident_bytes() as u64,
+        index_bytes: resident.index as u64,
+        filter_bytes: resident.filter as u64,
+        tombstone_bytes: resident.tombstones as u64,
+        job_bytes: memory.jobs.bytes() as u64,
         log_mapped_bytes: log.map_or(0, |l| l.mapped_bytes()),
         log_live_bytes: log.map_or(0, |l| l.live_bytes()),
         tail: store.sequencer.tail().0,
@@ -141,6 +169,12 @@ pub(crate) fn collect(store: &Store) -> Stats {
 }
 
 impl Stats {
+    /// Bytes held within the budget: memtables, cache, open tables and jobs' buffers. Mapped log pages are the system's
+    /// page cache and not among them.
+    pub fn memory_bytes(&self) -> u64 {
+        self.memtable_bytes + self.cache_bytes + self.table_resident_bytes + self.job_bytes
+    }
+
     /// The figures as one JSON object.
     pub fn to_json(&self) -> String {
         let string = |text: &str| {
@@ -171,12 +205,18 @@ impl Stats {
         format!("{{\"keyspaces\":[{}],{},\"poisoned\":{poisoned}}}", keyspaces.join(","), figures.join(","))
     }
 
-    fn figures(&self) -> [(&'static str, u64); 19] {
+    fn figures(&self) -> [(&'static str, u64); 25] {
         [
             ("memory_budget_bytes", self.memory_budget_bytes),
             ("memtable_bytes", self.memtable_bytes),
+            ("memtable_frozen_bytes", self.memtable_frozen_bytes),
+            ("memtable_unfreed_bytes", self.memtable_unfreed_bytes),
             ("cache_bytes", self.cache_bytes),
             ("table_resident_bytes", self.table_resident_bytes),
+            ("index_bytes", self.index_bytes),
+            ("filter_bytes", self.filter_bytes),
+            ("tombstone_bytes", self.tombstone_bytes),
+            ("job_bytes", self.job_bytes),
             ("log_mapped_bytes", self.log_mapped_bytes),
             ("log_live_bytes", self.log_live_bytes),
             ("tail", self.tail),

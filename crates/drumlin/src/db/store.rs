@@ -7,8 +7,8 @@
 //! Key stripes are taken with none of these held, and nothing of these is taken under a stripe.
 //!
 //! Admission (back-pressure): before a write takes any lock it passes `admit`. With no debt that is
-//! one load. With debt it is delayed, smoothly more the nearer memory is to its bound; at the bound
-//! it waits for a flush. There is no hard stop short of the budget.
+//! two loads. With debt it is delayed, smoothly more the nearer memory is to its bound; at the bound
+//! it waits for a flush. There is no hard stop short of the budget. See `memory`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -21,16 +21,18 @@ use crate::env::{Env, FileLock};
 use crate::error::{Error, Result};
 use crate::key::{KeyHasher, Lsn};
 use crate::log::Log;
-use crate::memory::MemTable;
 use crate::options::{Durability, Options, WriteOptions};
-use crate::sync::{Mutex, failpoint};
-use crate::table::Shelf;
+use crate::sync::Mutex;
 use crate::version::{Identity, Manifest};
 
 use super::background::Background;
 use super::keyspace::KeyspaceState;
+use super::memory::Memory;
 use super::snapshot::Lease;
 use super::write;
+
+/// The delay of one write at the end of the smooth part.
+pub(crate) const DELAY_NS_MAX: f64 = 200_000.0;
 
 /// Keyspaces by name.
 pub(crate) type Keyspaces = BTreeMap<String, Arc<KeyspaceState>>;
@@ -46,7 +48,7 @@ pub(crate) struct Store {
     pub stripes: Stripes,
     /// None when open read-only.
     pub log: OnceLock<Arc<Log>>,
-    pub shelf: Arc<Shelf>,
+    pub memory: Memory,
     pub keyspaces: Mutex<Arc<Keyspaces>>,
     /// None when open read-only, and after close.
     pub manifest: Mutex<Option<Manifest>>,
@@ -56,11 +58,9 @@ pub(crate) struct Store {
     pub handed_out: Mutex<Vec<Weak<Lease>>>,
     poison: OnceLock<String>,
     closed: AtomicBool,
-    /// Nanoseconds each write is delayed; 0 without debt.
+    /// Nanoseconds each write is delayed for the debt on disk; 0 without.
     delay_ns: AtomicU64,
-    /// Memory is at its bound: writers wait for a flush.
-    full: AtomicBool,
-    /// Held while `delay_ns` and `full` are worked out and stored, so that the last look wins.
+    /// Held while `delay_ns` is worked out and stored, so that the last look wins.
     pressure: Mutex<()>,
     /// Given back at the end of close.
     pub lock: Mutex<Option<Box<dyn FileLock>>>,
@@ -74,7 +74,7 @@ impl Store {
         options: Options,
         identity: Identity,
         sequencer: Arc<Sequencer>,
-        shelf: Arc<Shelf>,
+        memory: Memory,
         keyspaces: Keyspaces,
         next_ids: (Arc<AtomicU64>, u64),
         manifest: Option<Manifest>,
@@ -89,7 +89,7 @@ impl Store {
             sequencer,
             stripes: Stripes::default(),
             log: OnceLock::new(),
-            shelf,
+            memory,
             keyspaces: Mutex::new(Arc::new(keyspaces)),
             manifest: Mutex::new(manifest),
             next_table_id: next_ids.0,
@@ -99,7 +99,6 @@ impl Store {
             poison: OnceLock::new(),
             closed: AtomicBool::new(false),
             delay_ns: AtomicU64::new(0),
-            full: AtomicBool::new(false),
             pressure: Mutex::new(()),
             lock: Mutex::new(lock),
         }
@@ -110,21 +109,12 @@ impl Store {
         self.log.get().ok_or(Error::ReadOnly { op: "a write" })
     }
 
-    /// Bytes that memtables may take; the rest of the budget is for cache, indexes and filters.
-    pub fn memtable_budget(&self) -> usize {
-        self.options.memory_bytes / 2
-    }
-
     /// Bytes at which a keyspace's memtable is turned.
     pub fn memtable_limit(&self, keyspace: &KeyspaceState) -> usize {
-        keyspace
-            .options
-            .memtable_bytes
-            .unwrap_or(self.options.memory_bytes / 4)
-            .min(self.memtable_budget() / 2)
+        keyspace.options.memtable_bytes.unwrap_or(usize::MAX).min(self.memory.memtable_share / 2)
     }
 
-    /// Bytes in all memtables, frozen ones included.
+    /// Bytes in the memtables that are read, frozen ones included.
     pub fn memtable_bytes(&self) -> usize {
         let guard = crossbeam_epoch::pin();
         let keyspaces = self.keyspaces.lock().clone();
@@ -172,17 +162,29 @@ impl Store {
             return Err(Error::Poisoned { why: why.clone() });
         }
         let durability = write::durability_of(keyspace, options, self.options.durability)?;
-        if self.full.load(Ordering::Relaxed) {
-            self.background.wait_while_full(|| {
-                self.full.load(Ordering::Acquire) && !self.is_closed() && self.poisoned().is_none()
-            })?;
-        } else {
-            let delay = self.delay_ns.load(Ordering::Relaxed);
-            if delay != 0 {
-                self.background.stall(Duration::from_nanos(delay));
-            }
+        let delay = self.delay_ns.load(Ordering::Relaxed);
+        if delay != 0 || self.memory.is_short() {
+            self.hold_back(delay)?;
         }
         Ok(durability)
+    }
+
+    /// Delays a write, or makes it wait until memory has room.
+    #[cold]
+    fn hold_back(&self, delay_ns: u64) -> Result<()> {
+        if self.memory.sound_alarm() {
+            self.background.wake();
+        }
+        if self.is_full() {
+            return self
+                .background
+                .wait_while_full(|| self.is_full() && !self.is_closed() && self.poisoned().is_none());
+        }
+        let delay_ns = delay_ns.max(self.memory.delay_ns());
+        if delay_ns != 0 {
+            self.background.stall(Duration::from_nanos(delay_ns));
+        }
+        Ok(())
     }
 
     /// Waits for what the write was promised.
@@ -201,7 +203,7 @@ impl Store {
 
     /// True while writers wait for a flush.
     pub fn is_full(&self) -> bool {
-        self.full.load(Ordering::Acquire)
+        self.memory.is_full()
     }
 
     /// Computes the delay anew. Called after whatever changes it: turns, jobs, dropped keyspaces.
@@ -209,25 +211,12 @@ impl Store {
         // Two at once could store in the other order than they looked: memory that was just freed
         // would count as full, and writers would wait for a flush that nobody has to do.
         let looking = self.pressure.lock();
-        let budget = self.memtable_budget();
-        let bytes = self.memtable_bytes();
-        // A segment can still fill before the next look, at its nodes' size.
-        let ahead = bytes + self.identity.segment_bytes as usize;
-        let full = ahead >= budget && self.background.has_frozen(self);
-        if full {
-            failpoint::hit("pressure::full");
-        }
-        self.full.store(full, Ordering::Release);
-        // Memory: from 60 % of the budget on. Debt: from twice level 0's trigger on.
-        let memory = (ahead as f64 / budget as f64 - 0.6).max(0.0) / 0.4;
-        let level0 = self.level0_overhang();
-        let load = memory.max(level0).min(1.0);
-        let delay = if load == 0.0 { 0 } else { (load * load * 200_000.0) as u64 };
+        // From twice level 0's trigger on; what memory asks for is worked out by each write.
+        let load = self.level0_overhang().min(1.0);
+        let delay = if load == 0.0 { 0 } else { (load * load * DELAY_NS_MAX) as u64 };
         self.delay_ns.store(delay, Ordering::Relaxed);
         drop(looking);
-        if !full {
-            self.background.wake();
-        }
+        self.background.wake();
     }
 
     /// How far the fullest level 0 is beyond twice its trigger; 1 at six times.
@@ -244,16 +233,22 @@ impl Store {
             .fold(0.0, f64::max)
     }
 
-    /// True if writers wait for memory that cannot be flushed, because the log at `tail` has not
-    /// reached the end of what is frozen. The tail is the one by which the caller found nothing to
-    /// flush: with a later one neither of the two might see work.
+    /// True if memory is short and nothing can be flushed: the log has not reached the end of what is frozen, or nothing
+    /// is frozen, since what fills memory hardly fills the log.
+    /// The tail is the one by which the caller found nothing to flush: with a later one neither of the two might see work.
     pub fn is_stuck(&self, tail: Lsn) -> bool {
-        self.is_full() && {
-            let guard = crossbeam_epoch::pin();
-            let keyspaces = self.keyspaces.lock().clone();
-            let mut oldest = keyspaces.values().filter_map(|k| k.current.load(&guard).frozen().last());
-            oldest.clone().next().is_some() && oldest.all(|g| g.end() > tail)
+        if !self.memory.is_short() {
+            return false;
         }
+        let keyspaces = self.keyspaces.lock().clone();
+        let guard = crossbeam_epoch::pin();
+        let mut frozen = keyspaces.values().filter_map(|k| k.current.load(&guard).frozen().last()).peekable();
+        let nothing_due = match frozen.peek() {
+            None => true,
+            Some(_) => self.is_full() && frozen.all(|oldest| oldest.end() > tail),
+        };
+        // Else it is readers who hold the memory, and a border helps nobody.
+        nothing_due && self.memtable_bytes() >= self.memory.memtable_share / 4
     }
 
     /// Fills the log up to the next segment border, so that what was turned there can be flushed.
@@ -280,7 +275,13 @@ impl Store {
         for _ in 0..3 {
             crossbeam_epoch::pin().flush();
         }
-        self.shelf.sweep() > 0
+        let tables = self.memory.shelf.sweep();
+        // The account first: what is written meanwhile is not held by readers.
+        let charged = self.memory.memtables.bytes();
+        let held = charged.saturating_sub(self.memtable_bytes());
+        self.memory.lend(held, self.env.clock.now());
+        self.background.wake_writers();
+        tables > 0 || held > 0
     }
 
     /// Called by the log before the segment that begins at `border` opens: turns the keyspaces whose
@@ -294,28 +295,28 @@ impl Store {
             live + segment as u64 > self.options.log_bytes_max as u64
                 || self.is_scarce(live + 2 * segment as u64)
         });
-        let total = self.memtable_bytes();
-        let oldest = keyspaces
+        let mut turnable: Vec<_> = keyspaces
             .values()
-            .map(|k| k.current.load(&guard).active())
-            .filter(|g| !g.memtable.is_empty())
-            .map(|g| g.start)
-            .min();
-        let largest =
-            keyspaces.values().map(|k| k.current.load(&guard).active().memtable.bytes()).max().unwrap_or(0);
-        for keyspace in keyspaces.values() {
-            let active = keyspace.current.load(&guard).active();
+            .map(|k| (k, k.current.load(&guard).active()))
+            .filter(|(_, active)| !active.memtable.is_empty() && active.start < border)
+            .collect();
+        // The largest first: they make the most room.
+        turnable.sort_by_key(|(_, active)| std::cmp::Reverse(active.memtable.bytes()));
+        let oldest = turnable.iter().map(|(_, active)| active.start).min();
+        let mut staying: usize = turnable.iter().map(|(_, active)| active.memtable.bytes()).sum();
+        for (keyspace, active) in turnable {
             let bytes = active.memtable.bytes();
-            if active.memtable.is_empty() || active.start >= border {
-                continue;
-            }
-            let outgrown = bytes + segment / 2 >= self.memtable_limit(keyspace);
+            let limit = self.memtable_limit(keyspace);
+            // A segment is written before this border comes, and one before the next one does.
+            let ahead = (segment + segment / 2).min(limit / 2);
+            let outgrown = bytes + ahead >= limit;
             let pins = log_over && Some(active.start) == oldest;
-            let crowds = total + segment >= self.memtable_budget() && bytes == largest;
+            let crowds = staying + segment + segment / 2 >= self.memory.memtable_share / 2;
             let asked = self.background.flush_asked(keyspace.id);
             if outgrown || pins || crowds || asked {
                 let comparator = keyspace.options.comparator.clone();
-                keyspace.current.turn(border, || MemTable::new(comparator));
+                keyspace.current.turn(border, || self.memory.memtable(&comparator));
+                staying -= bytes.min(staying);
             }
         }
         drop(guard);

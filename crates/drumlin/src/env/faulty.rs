@@ -328,6 +328,9 @@ impl LogRegion for FaultyRegion {
         self.inner.bytes()
     }
 
+    fn cool(&self) {
+        self.inner.cool();
+    }
     fn sync(&self, range: Range<usize>) -> Result<()> {
         self.faults.sync(Operation::SyncRegion, &self.path, &self.lost, || self.inner.sync(range))
     }

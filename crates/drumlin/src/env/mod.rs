@@ -165,6 +165,9 @@ pub trait LogRegion: Send + Sync {
     /// Makes the given byte range (rounded out to whole pages), and the file's length, durable.
     /// A range beyond `bytes()` is [`Error::InvalidArgument`].
     fn sync(&self, range: Range<usize>) -> Result<()>;
+    /// The bytes are not needed for a while: the process gives up its claim on their pages. They keep their values, and
+    /// the next access finds them again.
+    fn cool(&self) {}
 }
 
 /// Held while the store is open; dropping it releases the lock.

@@ -73,6 +73,11 @@ impl FilterBuilder {
         self.hashes.is_empty()
     }
 
+    /// Bytes held on the heap.
+    pub fn heap_bytes(&self) -> usize {
+        self.hashes.capacity() * size_of::<u64>()
+    }
+
     /// Bytes that `finish` would return, about.
     pub fn estimated_bytes(&self) -> usize {
         HEADER_BYTES + line_count(self.hashes.len(), self.bits_per_key) * LINE_BYTES

@@ -9,7 +9,8 @@
 //!    segment, before anything below it is touched; and it is not even written before the names
 //!    of all open segments are durable.
 //! 3. It holds the exclusive right: no sync or mark is reading the segments.
-//! 4. A recycled segment keeps its mapping: its pages are there already when it is written again.
+//! 4. A recycled segment keeps its mapping, but not its claim on memory: its pages are the system's to keep, and likely
+//!    there when it is written again soon. There are few spares, so it is soon.
 //!
 //! Tests: `tests/recycling.rs`.
 
@@ -19,6 +20,9 @@ use crate::key::Lsn;
 use crate::sync::atomic::Ordering;
 
 use super::{Log, Shared, Spare};
+
+/// Spare files kept, at most: what one flush frees and the next generation fills.
+const SPARES_MAX: usize = 8;
 
 impl Log {
     /// Says that nothing below `lsn` is needed any more: every version below is in tables, and the
@@ -91,11 +95,12 @@ impl Shared {
         }
         for retired in self.table.remove_below(segment) {
             let path = join(&self.dir, &super::format::segment_name(retired.index()));
+            retired.region().cool();
             state.spares.push(Spare { path, region: Some(retired.region().clone()) });
         }
         state.retry = true;
         let live = self.table.count() + state.old.len() + state.prepared.len();
-        let keep = self.files_max.saturating_sub(live).max(1).min(state.spares.len());
+        let keep = self.files_max.saturating_sub(live).clamp(1, SPARES_MAX).min(state.spares.len());
         // The newest are kept: their pages are the likeliest to be in memory.
         let surplus = state.spares.len() - keep;
         state.spares.drain(..surplus).collect()

@@ -12,7 +12,10 @@
 //! Invariants:
 //! 1. No two allocations overlap, and none crosses the end of its chunk.
 //! 2. A chunk, once installed, never moves and lives as long as the arena.
-//! 3. `bytes()` is what has been handed out, unfinished blocks counted whole; it never falls.
+//! 3. `bytes()` is what has been handed out, unfinished blocks counted whole; it never falls. It is charged to the
+//!    arena's account until the arena is dropped.
+//! 4. Pages of a chunk that were not handed out are not resident, whatever the allocator used them for before; a chunk
+//!    that is given back leaves no page resident.
 //!
 //! Concurrency: any thread may allocate. Each draws from the block of its shard (a padded line
 //! that is as good as its own); a shard whose block is used up draws the next from the central
@@ -28,11 +31,13 @@
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::{self, NonNull};
+use std::sync::Arc;
 
+use crate::budget::Account;
 use crate::sync::CachePadded;
 use crate::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
-use super::local;
+use super::{local, pages};
 
 /// Bytes of a unit.
 pub(super) const UNIT_BYTES: usize = 8;
@@ -52,9 +57,8 @@ const BLOCK_UNITS_MIN: u64 = 2048 / UNIT_BYTES as u64;
 const BLOCK_UNITS_MAX: u64 = 16384 / UNIT_BYTES as u64;
 /// Alignment of a small chunk.
 const LINE_BYTES: usize = LINE_UNITS as usize * UNIT_BYTES;
-/// Chunks from this size on are aligned to it and ask for huge pages: a search jumps all over the
-/// memtable, and with 4 KiB pages its walk through the page tables costs as much as the misses.
-const HUGE_PAGE_BYTES: usize = 2 << 20;
+/// Chunks from this size on are aligned to it and ask for huge pages.
+const HUGE_PAGE_BYTES: usize = pages::HUGE_PAGE_BYTES;
 
 /// How an allocation lies around its *origin*, in units.
 #[derive(Clone, Copy, Debug)]
@@ -97,6 +101,7 @@ pub(super) struct Arena {
     central: CachePadded<Central>,
     /// A power of two.
     shards: Box<[CachePadded<Shard>]>,
+    account: Arc<Account>,
 }
 
 struct Central {
@@ -125,11 +130,11 @@ struct Large {
 
 impl Arena {
     /// An empty arena; no chunk is allocated before its first use.
-    pub(super) fn new() -> Self {
-        Self::with_shards(shard_count())
+    pub(super) fn new(account: Arc<Account>) -> Self {
+        Self::with_shards(shard_count(), account)
     }
 
-    fn with_shards(shards: usize) -> Self {
+    fn with_shards(shards: usize, account: Arc<Account>) -> Self {
         let shard = || Shard { block: AtomicU64::new(0), entries: AtomicU64::new(0) };
         Self {
             chunks: CachePadded::new(std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut()))),
@@ -139,6 +144,7 @@ impl Arena {
                 large: AtomicPtr::new(ptr::null_mut()),
             }),
             shards: (0..shards.next_power_of_two()).map(|_| CachePadded::new(shard())).collect(),
+            account,
         }
     }
 
@@ -251,6 +257,7 @@ impl Arena {
             }
         }
         self.central.large_bytes.fetch_add(layout.size() as u64, Ordering::Relaxed);
+        self.account.add(layout.size());
         copy
     }
 
@@ -276,7 +283,10 @@ impl Arena {
                 Ordering::Relaxed,
                 Ordering::Relaxed,
             ) {
-                Ok(_) => break start,
+                Ok(_) => {
+                    self.account.add((start + units - tail) as usize * UNIT_BYTES);
+                    break start;
+                }
                 Err(now) => tail = now,
             }
         };
@@ -291,35 +301,24 @@ impl Arena {
             return;
         }
         let layout = chunk_layout(index);
-        // SAFETY: the layout is not empty. Test: allocations_never_overlap.
-        let fresh = unsafe { alloc(layout) };
-        if fresh.is_null() {
-            handle_alloc_error(layout);
-        }
-        #[cfg(all(target_os = "linux", not(miri), not(loom)))]
-        if layout.size() >= HUGE_PAGE_BYTES {
-            // SAFETY: the range is the fresh chunk, and the advice does not change what it holds.
-            // A refusal only makes it slower. Test: allocations_never_overlap.
-            let _ = unsafe {
-                rustix::mm::madvise(fresh.cast(), layout.size(), rustix::mm::Advice::LinuxHugepage)
-            };
-        }
+        let fresh = pages::allocate(layout);
         if chunk.compare_exchange(ptr::null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire).is_err() {
             // SAFETY: allocated above with this layout and shown to nobody.
             // Test: threads_allocate_without_overlap.
-            unsafe { dealloc(fresh, layout) };
+            unsafe { pages::give_back(fresh, layout) };
         }
     }
 }
 
 impl Drop for Arena {
     fn drop(&mut self) {
+        self.account.give_back(self.bytes());
         for (index, chunk) in self.chunks.iter().enumerate() {
             let base = chunk.load(Ordering::Relaxed);
             if !base.is_null() {
                 // SAFETY: installed by `install` with this layout; `&mut self` ends every use.
                 // Test: every test below, under the address sanitizer (leaks, double frees).
-                unsafe { dealloc(base, chunk_layout(index)) };
+                unsafe { pages::give_back(base, chunk_layout(index)) };
             }
         }
         let mut large = self.central.large.load(Ordering::Relaxed);
@@ -392,7 +391,7 @@ mod tests {
 
     #[test]
     fn allocations_never_overlap() {
-        let arena = Arena::with_shards(1);
+        let arena = Arena::with_shards(1, Arc::default());
         let mut spans = Vec::new();
         let rounds = if cfg!(miri) { 200 } else { 20_000 };
         for i in 0..rounds {
@@ -423,7 +422,7 @@ mod tests {
     #[test]
     fn threads_allocate_without_overlap() {
         for shards in [1, 4] {
-            let arena = Arena::with_shards(shards);
+            let arena = Arena::with_shards(shards, Arc::default());
             let rounds = if cfg!(miri) { 40 } else { 20_000 };
             let spans: Vec<(u32, u32)> = std::thread::scope(|scope| {
                 let allocate = |seed: u32| {
@@ -443,7 +442,7 @@ mod tests {
 
     #[test]
     fn the_hot_part_never_crosses_a_cache_line() {
-        let arena = Arena::with_shards(1);
+        let arena = Arena::with_shards(1, Arc::default());
         for i in 0..1000 {
             let shape = Shape { lead: 1 + i % 12, body: 4 + i % 37, hot_before: 1, hot_after: 1 + i % 7 };
             let unit = arena.allocate(shape);
@@ -454,7 +453,7 @@ mod tests {
 
     #[test]
     fn a_large_value_has_memory_of_its_own() {
-        let arena = Arena::new();
+        let arena = Arena::new(Arc::default());
         let before = arena.bytes();
         let values: Vec<Vec<u8>> = (0..5u8).map(|i| vec![i; 100_000 + usize::from(i)]).collect();
         let copies: Vec<*const u8> = values.iter().map(|value| arena.allocate_large(value)).collect();
@@ -468,7 +467,7 @@ mod tests {
 
     #[test]
     fn an_empty_arena_holds_no_chunk() {
-        let arena = Arena::new();
+        let arena = Arena::new(Arc::default());
         assert_eq!(arena.bytes(), 0);
         assert!(arena.chunks.iter().all(|chunk| chunk.load(Ordering::Relaxed).is_null()));
     }
@@ -476,7 +475,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "32 GiB")]
     fn the_address_space_ends_with_a_clear_message() {
-        let arena = Arena::with_shards(1);
+        let arena = Arena::with_shards(1, Arc::default());
         arena.central.tail.store(UNIT_LIMIT - 8, Ordering::Relaxed);
         arena.allocate(plain(100));
     }

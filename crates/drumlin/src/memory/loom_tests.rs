@@ -255,7 +255,7 @@ fn loom_a_batch_shows_whole_or_not_at_all() {
 #[test]
 fn loom_who_is_handed_space_can_reach_it() {
     model(|| {
-        let arena = Arc::new(Arena::new());
+        let arena = Arc::new(Arena::new(std::sync::Arc::default()));
         let shape = Shape { lead: 1, body: 30, hot_before: 1, hot_after: 4 };
         let allocate = move |arena: &Arena| {
             let unit = arena.allocate(shape);

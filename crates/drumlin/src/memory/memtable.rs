@@ -21,6 +21,7 @@
 
 use std::sync::Arc;
 
+use crate::budget::Account;
 use crate::iter::{RangeTombstone, Tombstones};
 use crate::key::{ComparatorRef, Kind, Lsn};
 
@@ -49,7 +50,12 @@ pub struct VersionRef<'a> {
 impl MemTable {
     /// An empty memtable for keys in the given order.
     pub fn new(comparator: ComparatorRef) -> MemTable {
-        MemTable { list: SkipList::new(comparator), ranges: TombstoneSet::new() }
+        MemTable::charged(comparator, Arc::default())
+    }
+
+    /// An empty memtable whose bytes are charged to `account` until it is dropped.
+    pub fn charged(comparator: ComparatorRef, account: Arc<Account>) -> MemTable {
+        MemTable { list: SkipList::new(comparator, Arc::clone(&account)), ranges: TombstoneSet::new(account) }
     }
 
     /// Copies a version into the memtable, unseen, and finds its place. To be called before locks

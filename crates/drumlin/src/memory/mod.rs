@@ -24,6 +24,7 @@ mod local;
 mod loom_shadow;
 mod memtable;
 mod node;
+mod pages;
 mod skiplist;
 mod tombstone_set;
 

@@ -35,7 +35,9 @@
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 use std::slice;
+use std::sync::Arc;
 
+use crate::budget::Account;
 use crate::key::{KEY_BYTES_MAX, Kind, Lsn, VALUE_BYTES_MAX};
 use crate::sync::atomic::AtomicU32;
 
@@ -105,9 +107,9 @@ pub(super) struct Nodes {
 }
 
 impl Nodes {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(account: Arc<Account>) -> Self {
         Self {
-            arena: Arena::new(),
+            arena: Arena::new(account),
             #[cfg(loom)]
             shadow: super::loom_shadow::Shadow::new(),
         }
@@ -342,7 +344,7 @@ mod tests {
 
     #[test]
     fn nodes_hold_what_they_were_given() {
-        let nodes = Nodes::new();
+        let nodes = Nodes::new(Arc::default());
         let bytes = |n: usize, salt: usize| (0..n).map(|i| (i * 31 + salt) as u8).collect::<Vec<u8>>();
         let mut made = Vec::new();
         for (i, key_bytes) in [0, 1, 7, 8, 9, 20, 21, 300, KEY_BYTES_MAX].into_iter().enumerate() {
@@ -379,7 +381,7 @@ mod tests {
 
     #[test]
     fn the_prefix_orders_as_the_bytes_do() {
-        let nodes = Nodes::new();
+        let nodes = Nodes::new(Arc::default());
         let prefix = |key: &[u8]| nodes.prefix(nodes.create(1, key, Kind::Put, b"v"));
         assert_eq!(prefix(b""), 0);
         assert_eq!(prefix(b"a"), 0x6100_0000_0000_0000);
@@ -390,7 +392,7 @@ mod tests {
 
     #[test]
     fn low_links_header_and_short_key_share_a_cache_line() {
-        let nodes = Nodes::new();
+        let nodes = Nodes::new(Arc::default());
         for i in 0..500 {
             let key = vec![b'k'; i % 21];
             let node = nodes.create(1 + i % HEIGHT_MAX, &key, Kind::Put, &vec![0; i % 113]);
@@ -403,6 +405,6 @@ mod tests {
     #[test]
     #[should_panic(expected = "a key has")]
     fn a_key_beyond_the_limit_is_refused() {
-        Nodes::new().create(1, &vec![0; KEY_BYTES_MAX + 1], Kind::Put, b"");
+        Nodes::new(Arc::default()).create(1, &vec![0; KEY_BYTES_MAX + 1], Kind::Put, b"");
     }
 }

@@ -35,8 +35,10 @@
 #![allow(unsafe_code)]
 
 use std::cmp::Ordering as Order;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64 as PlainAtomicU64;
 
+use crate::budget::Account;
 use crate::key::{ComparatorRef, Kind, Lsn};
 use crate::sync::CachePadded;
 use crate::sync::atomic::{AtomicUsize, Ordering};
@@ -122,8 +124,8 @@ pub(super) struct SkipList {
 }
 
 impl SkipList {
-    pub(super) fn new(comparator: ComparatorRef) -> Self {
-        let nodes = Nodes::new();
+    pub(super) fn new(comparator: ComparatorRef, account: Arc<Account>) -> Self {
+        let nodes = Nodes::new(account);
         let head = nodes.create(HEIGHT_MAX, b"", Kind::Delete, b"").unit();
         Self {
             nodes,

@@ -27,6 +27,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crossbeam_epoch::{self as epoch, Atomic, Owned};
 
+use crate::budget::Account;
 use crate::iter::{RangeTombstone, Tombstones};
 use crate::key::{Comparator, Lsn};
 use crate::sync::Mutex;
@@ -36,6 +37,8 @@ pub(super) struct TombstoneSet {
     published: Atomic<Sequence>,
     adding: Mutex<()>,
     bytes: AtomicUsize,
+    /// Charged with `bytes`.
+    account: Arc<Account>,
 }
 
 /// What a reader sees.
@@ -95,8 +98,8 @@ impl Run {
 }
 
 impl TombstoneSet {
-    pub(super) fn new() -> Self {
-        Self { published: Atomic::null(), adding: Mutex::new(()), bytes: AtomicUsize::new(0) }
+    pub(super) fn new(account: Arc<Account>) -> Self {
+        Self { published: Atomic::null(), adding: Mutex::new(()), bytes: AtomicUsize::new(0), account }
     }
 
     /// True if none was added. One load.
@@ -130,7 +133,9 @@ impl TombstoneSet {
             batches.extend_from_slice(&run.batches);
         }
         runs.push(Arc::new(Run::new(comparator, tombstones, batches)));
-        self.bytes.store(runs.iter().map(|run| run.heap_bytes()).sum(), Ordering::Relaxed);
+        let bytes = runs.iter().map(|run| run.heap_bytes()).sum();
+        self.account.add(bytes);
+        self.account.give_back(self.bytes.swap(bytes, Ordering::Relaxed));
         self.published.store(Owned::new(Sequence { runs, joined: OnceLock::new() }), Ordering::Release);
         if !old.is_null() {
             // SAFETY: no longer reachable, and nobody else gives it away: this thread has the turn.
@@ -190,6 +195,7 @@ impl TombstoneSet {
 
 impl Drop for TombstoneSet {
     fn drop(&mut self) {
+        self.account.give_back(self.bytes());
         let last = std::mem::replace(&mut self.published, Atomic::null());
         // SAFETY: `&mut self`: no reader is left, and earlier sequences belong to the epoch.
         // Test: every test below, under the address sanitizer (leaks).
@@ -208,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_set_answers_as_its_tombstones_would_one_by_one() {
-        let set = TombstoneSet::new();
+        let set = TombstoneSet::new(Arc::default());
         assert!(set.is_empty());
         let mut all = Vec::new();
         let committed = |slot: u32, _: Lsn| slot.is_multiple_of(2);
@@ -246,7 +252,7 @@ mod tests {
 
     #[test]
     fn a_tombstone_that_covers_nothing_leaves_the_set_empty() {
-        let set = TombstoneSet::new();
+        let set = TombstoneSet::new(Arc::default());
         set.add(&Bytewise, tombstone(5, 5, 1), None);
         set.add(&Bytewise, tombstone(6, 5, 2), None);
         assert!(set.is_empty());
@@ -255,7 +261,7 @@ mod tests {
 
     #[test]
     fn a_reader_outlives_what_is_added_meanwhile() {
-        let set = TombstoneSet::new();
+        let set = TombstoneSet::new(Arc::default());
         for lsn in 1..6 {
             set.add(&Bytewise, tombstone(0, 10, lsn), Some(0));
         }
@@ -275,7 +281,7 @@ mod tests {
 
     #[test]
     fn n_tombstones_make_few_runs() {
-        let set = TombstoneSet::new();
+        let set = TombstoneSet::new(Arc::default());
         for i in 0..100 {
             set.add(&Bytewise, tombstone(i, i + 1, u64::from(i)), None);
             let runs = set.read(<[_]>::len);
@@ -285,7 +291,7 @@ mod tests {
 
     #[test]
     fn readers_see_every_tombstone_while_others_are_added() {
-        let set = TombstoneSet::new();
+        let set = TombstoneSet::new(Arc::default());
         let count = if cfg!(miri) { 8 } else { 200u8 };
         let added = std::sync::atomic::AtomicU64::new(0);
         std::thread::scope(|scope| {

@@ -17,7 +17,7 @@
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use crossbeam_epoch::Guard;
 
@@ -30,7 +30,7 @@ use crate::table::cursor::{CursorOptions, TableCursor};
 use crate::table::epoch_arc::EpochArc;
 use crate::table::graveyard::Grave;
 use crate::table::index::{Index, Place};
-use crate::table::resident::Resident;
+use crate::table::resident::{Parts, Resident};
 use crate::table::{Shelf, TableMeta, TableOptions, Version, file_name, verify};
 
 /// One table of a store.
@@ -42,6 +42,10 @@ pub struct TableHandle {
     resident: EpochArc<Resident>,
     opening: Mutex<()>,
     obsolete: AtomicBool,
+    /// Read since the hand of the open tables passed it last.
+    used: AtomicBool,
+    /// Itself, to be listed.
+    me: Weak<TableHandle>,
 }
 
 /// What a block is needed for.
@@ -66,7 +70,7 @@ enum Search<R> {
 impl TableHandle {
     /// A handle for the table that `meta` describes, in `dir`. No I/O.
     pub fn new(shelf: &Arc<Shelf>, dir: PathBuf, meta: TableMeta, options: TableOptions) -> Arc<TableHandle> {
-        Arc::new(TableHandle {
+        Arc::new_cyclic(|me| TableHandle {
             path: dir.join(file_name(meta.id, meta.content_hash)),
             shelf: shelf.clone(),
             meta,
@@ -74,6 +78,8 @@ impl TableHandle {
             resident: EpochArc::empty(),
             opening: Mutex::new(()),
             obsolete: AtomicBool::new(false),
+            used: AtomicBool::new(false),
+            me: me.clone(),
         })
     }
 
@@ -116,6 +122,7 @@ impl TableHandle {
             let guard = crossbeam_epoch::pin();
             match self.resident.load(&guard) {
                 Some(resident) => {
+                    self.mark_used();
                     let cached = |place: Place, _| {
                         let found = self.shelf.cache.get(self.meta.id.0, place.offset, &guard);
                         Ok(found.map(|block| &**block))
@@ -269,15 +276,49 @@ impl TableHandle {
         Ok(place.offset)
     }
 
+    /// The newest range tombstone with LSN < `at` that covers `key`. No I/O if there is none or the table is open; counts
+    /// no reference up.
+    pub fn newest_covering(&self, key: &[u8], at: Lsn) -> Result<Option<Lsn>> {
+        if self.meta.range_tombstones == 0 {
+            return Ok(None);
+        }
+        let comparator = &*self.options.comparator;
+        {
+            let guard = crossbeam_epoch::pin();
+            if let Some(resident) = self.resident.load(&guard) {
+                self.mark_used();
+                return Ok(resident.tombstones.newest_covering(comparator, key, at));
+            }
+        }
+        Ok(self.resident()?.tombstones.newest_covering(comparator, key, at))
+    }
+
     /// Bytes that the open table keeps in memory apart from cached blocks; 0 while it is not open.
     pub fn resident_bytes(&self) -> usize {
+        self.resident_parts().sum()
+    }
+
+    /// The same, by what for.
+    pub fn resident_parts(&self) -> Parts {
         let guard = crossbeam_epoch::pin();
-        self.resident.load(&guard).map_or(0, Resident::bytes)
+        self.resident.load(&guard).map(Resident::parts).unwrap_or_default()
+    }
+
+    /// Writes only if the bit is clear.
+    #[inline]
+    fn mark_used(&self) {
+        if !self.used.load(Ordering::Relaxed) {
+            self.used.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// True if it was read since the last call.
+    pub(super) fn take_used(&self) -> bool {
+        self.used.swap(false, Ordering::Relaxed)
     }
 
     /// Drops the resident parts; the next read opens the file again.
     pub fn evict(&self) {
-        let _opening = self.opening.lock();
         self.resident.replace(None);
     }
 
@@ -294,12 +335,18 @@ impl TableHandle {
         if let Some(resident) = self.resident.get() {
             return Ok(resident);
         }
-        let _opening = self.opening.lock();
+        let opening = self.opening.lock();
         if let Some(resident) = self.resident.get() {
             return Ok(resident);
         }
-        let resident = Arc::new(Resident::load(&*self.shelf.fs, &self.path, &self.meta, &self.options)?);
+        let mut resident = Resident::load(&*self.shelf.fs, &self.path, &self.meta, &self.options)?;
+        let bytes = resident.parts().sum();
+        resident.charge = Some(self.shelf.residents.account.charge(bytes));
+        let resident = Arc::new(resident);
         self.resident.replace(Some(resident.clone()));
+        drop(opening);
+        // Behind the lock: it may close other tables, and this one.
+        self.shelf.opened(self.me.clone(), bytes);
         Ok(resident)
     }
 

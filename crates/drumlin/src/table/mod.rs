@@ -31,6 +31,7 @@ mod index;
 mod meta;
 mod properties;
 mod resident;
+mod residents;
 mod shelf;
 mod tombstone_block;
 mod varint;
@@ -41,6 +42,7 @@ mod writer;
 pub use cursor::{CursorOptions, TableCursor};
 pub use handle::TableHandle;
 pub use meta::TableMeta;
+pub use resident::Parts;
 pub use shelf::Shelf;
 pub use writer::TableWriter;
 

@@ -12,6 +12,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::budget::Charge;
 use crate::env::{FileSystem, PAGE_BYTES, ReadMode, ReadableFile};
 use crate::error::{Error, Result};
 use crate::filter::Filter;
@@ -28,6 +29,9 @@ const TAIL_BYTES: u64 = 4 * PAGE_BYTES as u64;
 /// Frames from here on are read straight into their final memory if they are not compressed.
 const LARGE_FRAME_BYTES: u64 = 1 << 20;
 
+/// What an open file costs besides, about: its handle, its path, the keys in its properties.
+const OPEN_FILE_BYTES: usize = 512;
+
 /// An open table.
 pub(super) struct Resident {
     file: Arc<dyn ReadableFile>,
@@ -37,7 +41,27 @@ pub(super) struct Resident {
     root: Option<Arc<[u8]>>,
     filter: Option<Filter>,
     pub(super) tombstones: Arc<Tombstones>,
-    bytes: usize,
+    parts: Parts,
+    /// What the parts take, while anybody holds them.
+    pub(super) charge: Option<Charge>,
+}
+
+/// Bytes that open tables keep in memory, by what for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Parts {
+    /// Index roots, properties, the handles of the files.
+    pub index: usize,
+    /// Filters.
+    pub filter: usize,
+    /// Range tombstones.
+    pub tombstones: usize,
+}
+
+impl Parts {
+    /// All together.
+    pub fn sum(&self) -> usize {
+        self.index + self.filter + self.tombstones
+    }
 }
 
 impl Resident {
@@ -74,35 +98,36 @@ impl Resident {
             root: None,
             filter: None,
             tombstones: Arc::new(Tombstones::EMPTY),
-            bytes: size_of::<Resident>(),
+            parts: Parts { index: size_of::<Resident>() + OPEN_FILE_BYTES, ..Parts::default() },
+            charge: None,
             properties,
         };
         if let Some(place) = resident.properties.index {
             let root = block(place)?;
             check_index(&root, options).map_err(|_| malformed(place, "the index root is malformed"))?;
-            resident.bytes += root.len();
+            resident.parts.index += root.len();
             resident.root = Some(root);
         }
         let made_here = resident.properties.filter_check == options.hasher.hash(FILTER_CHECK_KEY);
         if let Some(place) = resident.properties.filter.filter(|_| made_here) {
             let filter =
                 Filter::decode(&block(place)?).ok_or_else(|| malformed(place, "the filter is malformed"))?;
-            resident.bytes += filter.heap_bytes();
+            resident.parts.filter = filter.heap_bytes();
             resident.filter = Some(filter);
         }
         if let Some(place) = resident.properties.tombstones {
             let tombstones =
                 tombstone_block::decode(&block(place)?, &*options.comparator, meta.global_version)
                     .map_err(|_| malformed(place, "the range tombstones are malformed"))?;
-            resident.bytes += tombstones.heap_bytes();
+            resident.parts.tombstones = tombstones.heap_bytes();
             resident.tombstones = Arc::new(tombstones);
         }
         Ok(resident)
     }
 
     /// Bytes held, about.
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes
+    pub(super) fn parts(&self) -> Parts {
+        self.parts
     }
 
     /// The file.

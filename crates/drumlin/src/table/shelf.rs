@@ -1,26 +1,94 @@
-//! What all tables of one store share: the file system, the block cache, the graveyard.
+//! What all tables of one store share: the file system, the block cache, the list of open ones, the graveyard.
+//!
+//! Memory: indexes, filters and range tombstones of open tables, and the blocks in the cache, live within one bound. The
+//! open tables may take three quarters of it; the cache has what they leave.
 //!
 //! Place: made by `db` at open; every [`TableHandle`](super::TableHandle) holds it.
 //!
 //! Concurrency: see the parts. Tests: `table/tests/handle.rs`, tests/graveyard.rs.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
 use crate::cache::BlockCache;
 use crate::env::FileSystem;
+use crate::table::TableHandle;
 use crate::table::graveyard::{Grave, Graveyard};
+use crate::table::residents::Residents;
+
+/// The cache keeps at least this fraction of the bound.
+const CACHE_SHARE_MIN: usize = 8;
 
 /// The common ground of a store's tables.
 pub struct Shelf {
     pub(super) fs: Arc<dyn FileSystem>,
     pub(super) cache: Arc<BlockCache>,
     pub(super) graveyard: Graveyard,
+    pub(super) residents: Residents,
+    /// Bytes for open tables and cache together.
+    bytes_max: usize,
+    /// Bytes of that which somebody else needs now.
+    lent: AtomicUsize,
 }
 
 impl Shelf {
-    /// For tables in `fs` whose blocks are kept in `cache`.
+    /// For tables in `fs` whose blocks are kept in `cache`; open tables are not bounded.
     pub fn new(fs: Arc<dyn FileSystem>, cache: Arc<BlockCache>) -> Arc<Shelf> {
-        Arc::new(Shelf { fs, cache, graveyard: Graveyard::default() })
+        let residents = Residents::new(Arc::default(), usize::MAX);
+        Shelf::with(fs, cache, residents, usize::MAX)
+    }
+
+    /// For tables in `fs` that take at most `bytes_max` while open, cached blocks included.
+    pub fn bounded(fs: Arc<dyn FileSystem>, bytes_max: usize) -> Arc<Shelf> {
+        let residents = Residents::new(Arc::default(), bytes_max / 4 * 3);
+        Shelf::with(fs, Arc::new(BlockCache::new(bytes_max)), residents, bytes_max)
+    }
+
+    fn with(
+        fs: Arc<dyn FileSystem>,
+        cache: Arc<BlockCache>,
+        residents: Residents,
+        bytes_max: usize,
+    ) -> Arc<Shelf> {
+        Arc::new(Shelf {
+            fs,
+            cache,
+            graveyard: Graveyard::default(),
+            residents,
+            bytes_max,
+            lent: AtomicUsize::new(0),
+        })
+    }
+
+    /// Bytes that open tables hold, closed ones included while somebody still reads them.
+    pub fn resident_bytes(&self) -> usize {
+        self.residents.account.bytes()
+    }
+
+    /// Gives `bytes` of the bound to somebody else; the cache gives way.
+    pub fn lend(&self, bytes: usize) {
+        self.lent.store(bytes, Ordering::Relaxed);
+        self.fit_cache();
+    }
+
+    /// Lists a table that was opened.
+    pub(super) fn opened(&self, table: Weak<TableHandle>, bytes: usize) {
+        self.residents.list(table, bytes);
+        self.fit_cache();
+    }
+
+    /// Gives the cache what open tables leave.
+    fn fit_cache(&self) {
+        if self.bytes_max == usize::MAX {
+            return;
+        }
+        let taken = self.resident_bytes() + self.lent.load(Ordering::Relaxed);
+        // Something is always left, else every read of a block would go to its file.
+        // An eighth more is what it evicted and cannot free yet.
+        let left = (self.bytes_max.saturating_sub(taken) / 9 * 8).max(self.bytes_max / CACHE_SHARE_MIN);
+        if left != self.cache.capacity() {
+            self.cache.set_capacity(left);
+        }
     }
 
     /// Where blocks are kept.
@@ -32,6 +100,8 @@ impl Shelf {
     /// Removes files: not for a thread that only reads.
     pub fn sweep(&self) -> usize {
         self.bury(self.graveyard.take_free());
+        self.residents.forget_dead();
+        self.fit_cache();
         self.graveyard.len()
     }
 

@@ -119,6 +119,12 @@ impl TableWriter {
         }
     }
 
+    /// Bytes that the writer holds in memory, about.
+    pub fn memory_bytes(&self) -> usize {
+        let filter = self.filter.as_ref().map_or(0, FilterBuilder::heap_bytes);
+        BUFFER_BYTES + self.block.bytes() + self.index.bytes() + self.leaf_bytes + filter
+    }
+
     /// Appends one version. It must lie behind the last one in internal order; `kind` is
     /// [`Kind::Put`] or [`Kind::Delete`]. [`Error::InvalidArgument`] otherwise, and nothing is added.
     pub fn add(&mut self, key: &[u8], lsn: Lsn, kind: Kind, value: &[u8]) -> Result<()> {

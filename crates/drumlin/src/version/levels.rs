@@ -106,7 +106,7 @@ impl Levels {
                 &tables[first..tables.len().min(first + 1)]
             };
             for table in candidates.iter().filter(|t| t.meta().covers(comparator, key)) {
-                if let Some(version) = get_in(table, comparator, key, hash, at)? {
+                if let Some(version) = get_in(table, key, hash, at)? {
                     return Ok(Some(version));
                 }
             }
@@ -195,16 +195,10 @@ fn sorted(comparator: &dyn Comparator, level: usize, mut tables: Vec<Arc<TableHa
     tables.into()
 }
 
-fn get_in(
-    table: &TableHandle,
-    comparator: &dyn Comparator,
-    key: &[u8],
-    hash: u64,
-    at: Lsn,
-) -> Result<Option<Version>> {
+fn get_in(table: &TableHandle, key: &[u8], hash: u64, at: Lsn) -> Result<Option<Version>> {
     let version = table.get(key, hash, at)?;
     if table.meta().range_tombstones > 0
-        && let Some(lsn) = table.tombstones()?.newest_covering(comparator, key, at)
+        && let Some(lsn) = table.newest_covering(key, at)?
         && version.as_ref().is_none_or(|v| v.lsn < lsn)
     {
         return Ok(Some(Version { lsn, kind: Kind::Delete, value: Vec::new() }));

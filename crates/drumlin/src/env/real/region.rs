@@ -87,6 +87,16 @@ impl LogRegion for RealRegion {
         self.map.len()
     }
 
+    #[allow(unsafe_code)]
+    fn cool(&self) {
+        #[cfg(target_os = "linux")]
+        // SAFETY: the whole of a shared mapping of a file: its pages belong to the file, and what was stored stays there.
+        // A refusal leaves them resident. Test: env::real::tests::a_cooled_region_keeps_its_bytes.
+        let _ = unsafe {
+            rustix::mm::madvise(self.base().cast(), self.bytes(), rustix::mm::Advice::LinuxDontNeed)
+        };
+    }
+
     fn sync(&self, range: Range<usize>) -> Result<()> {
         region_range(&self.path, &range, self.bytes())?;
         if let Some(error) = self.failed.get() {

@@ -132,6 +132,18 @@ fn many_reads_answer_each_request_apart() {
 }
 
 #[test]
+fn a_cooled_region_keeps_its_bytes() {
+    let dir = Directory::new();
+    let region = RealFs::new().map_log(&dir.file("cooled"), 64 << 10).unwrap();
+    store(&*region, 5000, b"kept");
+    region.cool();
+    store(&*region, 5004, b" and more");
+    region.cool();
+    let bytes = std::fs::read(dir.file("cooled")).unwrap();
+    assert_eq!(&bytes[5000..5013], b"kept and more");
+}
+
+#[test]
 fn names_are_listed_renamed_and_removed() {
     let dir = Directory::new();
     let system = RealFs::new();

@@ -1,0 +1,137 @@
+//! The memory budget of one store: who may take how much, and what happens at the bound.
+//!
+//! Place: made at open; `store` asks it before every write, workers after every job.
+//!
+//! The budget is cut into shares that are not lent on, so that each bound holds by itself:
+//! - a half for memtables: those written to, those frozen, and flushed ones that the epoch has not freed;
+//! - three eighths for open tables (indexes, filters, range tombstones) and cached blocks, see `table::Shelf`;
+//! - an eighth for the buffers of flushes and compactions: a compaction cuts its outputs rather than take more.
+//!
+//! Invariants:
+//! 1. A write is let in only while memtables hold less than their share; what is in flight then is all that can go beyond.
+//! 2. Memtables that readers hold after their flush (a scan that is not stepped) do not stop writers for ever: after a
+//!    while the cache gives way to them.
+//!
+//! Concurrency: sums and thresholds are Relaxed; they order nothing. A write loads two words that change once per block of
+//! an arena. Rules: docs/design/memory.md. Tests: tests/memory.rs.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use crate::budget::Account;
+use crate::env::Env;
+use crate::key::ComparatorRef;
+use crate::memory::MemTable;
+use crate::options::Options;
+use crate::sync::Mutex;
+use crate::table::Shelf;
+
+use super::store::DELAY_NS_MAX;
+
+/// Writes are delayed from this part of the share on, in percent.
+const SHORT_PERCENT: usize = 75;
+/// What a part of a compaction may take in any case, in bytes.
+const PART_BYTES_MIN: usize = 512 << 10;
+/// What readers hold so long after its flush is no get's: a scan has stopped there.
+const HELD_LONG: Duration = Duration::from_millis(100);
+
+/// Who holds how much; see the module.
+pub(crate) struct Memory {
+    /// Bytes of all memtables that are not freed.
+    pub memtables: Arc<Account>,
+    /// Bytes that they may take.
+    pub memtable_share: usize,
+    /// Tables and the cache.
+    pub shelf: Arc<Shelf>,
+    /// Bytes of jobs' buffers.
+    pub jobs: Arc<Account>,
+    /// Bytes that they may take.
+    pub job_share: usize,
+    /// Bytes of flushed memtables that readers have held for a while.
+    lent: AtomicUsize,
+    window: Mutex<Window>,
+    /// A worker was told that memory is short.
+    alarm: AtomicBool,
+}
+
+/// What readers held lately.
+#[derive(Default)]
+struct Window {
+    since: Duration,
+    /// The least at any look since.
+    least: usize,
+}
+
+impl Memory {
+    pub fn new(env: &Env, options: &Options) -> Memory {
+        let eighth = options.memory_bytes / 8;
+        Memory {
+            memtables: Arc::default(),
+            memtable_share: 4 * eighth,
+            shelf: Shelf::bounded(env.fs.clone(), 3 * eighth),
+            jobs: Arc::default(),
+            job_share: eighth,
+            lent: AtomicUsize::new(0),
+            window: Mutex::default(),
+            alarm: AtomicBool::new(false),
+        }
+    }
+
+    /// An empty memtable on the account.
+    pub fn memtable(&self, comparator: &ComparatorRef) -> MemTable {
+        MemTable::charged(comparator.clone(), self.memtables.clone())
+    }
+
+    /// Bytes that count against the memtables' share.
+    #[inline]
+    fn used(&self) -> usize {
+        self.memtables.bytes().saturating_sub(self.lent.load(Ordering::Relaxed))
+    }
+
+    /// Bytes that one part of a compaction may take, with so many threads: each compacts in at most as many parts.
+    /// Not less than makes a table of some size.
+    pub fn part_bytes(&self, threads: usize) -> usize {
+        (self.job_share / (2 * threads)).max(PART_BYTES_MIN)
+    }
+
+    /// True if writes are to be held back.
+    #[inline]
+    pub fn is_short(&self) -> bool {
+        self.used() >= self.memtable_share / 100 * SHORT_PERCENT
+    }
+
+    /// True if writes are to wait.
+    pub fn is_full(&self) -> bool {
+        self.used() >= self.memtable_share
+    }
+
+    /// The delay of a write while memory is short, rising smoothly.
+    pub fn delay_ns(&self) -> u64 {
+        let short = (self.memtable_share / 100 * SHORT_PERCENT) as f64;
+        let load = (self.used() as f64 - short) / (self.memtable_share as f64 - short);
+        if load <= 0.0 { 0 } else { (load.min(1.0).powi(2) * DELAY_NS_MAX) as u64 }
+    }
+
+    /// True for the first who calls while memory is short, until [`Memory::lend`] is called again.
+    pub fn sound_alarm(&self) -> bool {
+        self.is_short() && !self.alarm.load(Ordering::Relaxed) && !self.alarm.swap(true, Ordering::Relaxed)
+    }
+
+    /// Readers hold `held` bytes of flushed memtables at `now`. What they held at every look for a while is lent to them.
+    pub fn lend(&self, held: usize, now: Duration) {
+        self.alarm.store(false, Ordering::Relaxed);
+        let mut window = self.window.lock();
+        window.least = window.least.min(held);
+        let lent = if now.saturating_sub(window.since) < HELD_LONG {
+            held.min(self.lent.load(Ordering::Relaxed))
+        } else {
+            let least = window.least;
+            *window = Window { since: now, least: held };
+            least
+        };
+        self.lent.store(lent, Ordering::Relaxed);
+        drop(window);
+        self.shelf.lend(lent);
+    }
+}

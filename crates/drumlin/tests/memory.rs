@@ -1,0 +1,380 @@
+//! Memory keeps to its budget, and the figures of `Db::stats` are what the allocator says.
+//!
+//! The heavy parts run in a process of their own: this test binary, started again. There everything that the process
+//! holds is the store's, but for the program itself.
+//!
+//! How resident size is counted: `VmRSS` of /proc/self/status, every 10 ms, the peak of it. That is all of it: heap,
+//! stacks, the program's own pages and the mapped pages of the log. What the system's allocator keeps beyond what it was
+//! asked for is among it; it is told to keep two arenas instead of one for each thread. `cargo x soak memory` runs the full form: a budget of
+//! 64 MiB and ten times as much written (`DRUMLIN_MEMORY_MIB`).
+
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a test is outside the engine")]
+#![allow(unsafe_code)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+use drumlin::env::{Env, MemFs};
+use drumlin::sync::failpoint;
+use drumlin::{Db, Keyspace, KeyspaceOptions, Options};
+
+const MIB: u64 = 1 << 20;
+const STORE: &str = "DRUMLIN_MEMORY_STORE";
+const BUDGET: &str = "DRUMLIN_MEMORY_MIB";
+
+/// The system's allocator, with a sum.
+struct Counting;
+
+static LIVE: AtomicIsize = AtomicIsize::new(0);
+static PEAK: AtomicIsize = AtomicIsize::new(0);
+
+// SAFETY: hands every call on to the system's allocator as it came. Test: every test of this file.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let live = LIVE.fetch_add(layout.size() as isize, Ordering::Relaxed) + layout.size() as isize;
+        if live > PEAK.load(Ordering::Relaxed) {
+            PEAK.fetch_max(live, Ordering::Relaxed);
+        }
+        // SAFETY: the caller's promises are the same. Test: as above.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        LIVE.fetch_sub(layout.size() as isize, Ordering::Relaxed);
+        // SAFETY: the caller's promises are the same. Test: as above.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn mix(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// The `n`-th key: random, of 16 bytes.
+fn key(n: u64) -> Vec<u8> {
+    format!("{:016x}", mix(n)).into_bytes()
+}
+
+/// A value of some 100 to 400 bytes, half of which compresses.
+fn value(n: u64) -> Vec<u8> {
+    let random = mix(n ^ 0x5555);
+    let mut value = vec![b'v'; 50 + (random % 150) as usize];
+    for i in 0..value.len() as u64 / 8 + 1 {
+        value.extend_from_slice(&mix(random ^ i).to_le_bytes());
+    }
+    value
+}
+
+fn status(field: &str) -> u64 {
+    let text = std::fs::read_to_string("/proc/self/status").expect("this is Linux");
+    let line = text.lines().find(|line| line.starts_with(field)).expect("the field is there");
+    let kib: u64 = line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("a number");
+    kib << 10
+}
+
+fn budget_mib() -> u64 {
+    std::env::var(BUDGET).map_or(16, |n| n.parse().expect("a number of MiB"))
+}
+
+/// Starts this binary again to run one ignored test alone.
+fn alone(test: &str) {
+    let store = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&store);
+    let output = Command::new(std::env::current_exe().expect("this test's own binary"))
+        .args([test, "--exact", "--ignored", "--nocapture", "--test-threads=1"])
+        .env(STORE, &store)
+        // Else glibc keeps an arena per thread, each with what it was ever asked for at once.
+        .env("MALLOC_ARENA_MAX", "2")
+        .output()
+        .expect("the child runs");
+    let _ = std::fs::remove_dir_all(&store);
+    let said =
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    println!("{said}");
+    assert!(output.status.success(), "{said}");
+}
+
+fn store() -> PathBuf {
+    std::env::var_os(STORE).map(PathBuf::from).expect("only its parent may start this")
+}
+
+#[test]
+fn resident_memory_keeps_to_the_budget_under_load() {
+    alone("child_loads_ten_times_the_budget");
+}
+
+#[test]
+fn stats_account_for_what_the_allocator_gave() {
+    alone("child_compares_stats_with_the_allocator");
+}
+
+/// Not a test of its own: the process that the first test above starts.
+#[test]
+#[ignore = "started by resident_memory_keeps_to_the_budget_under_load"]
+fn child_loads_ten_times_the_budget() {
+    let budget = budget_mib() * MIB;
+    let before = status("VmRSS");
+    let options = Options { memory_bytes: budget as usize, ..Options::default() };
+    let db = Db::open(store(), options).expect("opens");
+    let keyspace = db.keyspace("k", KeyspaceOptions::default()).expect("makes");
+    // Writer w writes the keys 2 i + w, for each i in turn.
+    let (written, loaded) = ([AtomicU64::new(0), AtomicU64::new(0)], AtomicU64::new(0));
+    let (done, reads, scanned) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
+    let (mut peak, mut peak_is) = (0, String::new());
+    let mut accounted = 0;
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        for writer in 0..2u64 {
+            let (written, loaded, keyspace, done) = (&written[writer as usize], &loaded, &keyspace, &done);
+            scope.spawn(move || {
+                while loaded.load(Ordering::Relaxed) < 10 * budget {
+                    let n = 2 * written.load(Ordering::Relaxed) + writer;
+                    let (key, value) = (key(n), value(n));
+                    loaded.fetch_add((key.len() + value.len()) as u64, Ordering::Relaxed);
+                    keyspace.put(key, value).expect("puts");
+                    written.fetch_add(1, Ordering::Release);
+                }
+                done.store(true, Ordering::Relaxed);
+            });
+        }
+        scope.spawn(|| {
+            let mut n = 7;
+            while !done.load(Ordering::Relaxed) {
+                n = mix(n);
+                let writer = n >> 63;
+                let known = written[writer as usize].load(Ordering::Acquire);
+                if known > 0 {
+                    let n = 2 * (n % known) + writer;
+                    assert_eq!(keyspace.get(key(n)).expect("gets").as_deref(), Some(&value(n)[..]), "{n}");
+                    reads.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        });
+        scope.spawn(|| {
+            let mut n = 3;
+            while !done.load(Ordering::Relaxed) {
+                n = mix(n);
+                for record in keyspace.range(key(n)..).expect("scans").take(20_000) {
+                    record.expect("readable");
+                    scanned.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        });
+        while !done.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(10));
+            let resident = status("VmRSS");
+            let stats = db.stats();
+            accounted = stats.memory_bytes().max(accounted);
+            if resident > peak {
+                peak = resident;
+                peak_is = format!(
+                    "allocated {} (at most {}), anon {}, file {}, shmem {}; memtables {} (frozen {}, unfreed {}), cache {}, tables {}, jobs {}, log mapped {}",
+                    LIVE.load(Ordering::Relaxed) as u64 / MIB,
+                    PEAK.load(Ordering::Relaxed) as u64 / MIB,
+                    status("RssAnon") / MIB,
+                    status("RssFile") / MIB,
+                    status("RssShmem") / MIB,
+                    stats.memtable_bytes / MIB,
+                    stats.memtable_frozen_bytes / MIB,
+                    stats.memtable_unfreed_bytes / MIB,
+                    stats.cache_bytes / MIB,
+                    stats.table_resident_bytes / MIB,
+                    stats.job_bytes / MIB,
+                    stats.log_mapped_bytes / MIB,
+                );
+            }
+        }
+    });
+    let (reads, scanned) = (reads.into_inner(), scanned.into_inner());
+    println!(
+        "budget {} MiB, {} MiB loaded in {:.1} s, {reads} gets, {scanned} records scanned: resident {} MiB at most \
+         ({} before), accounted {} MiB at most; at the peak in MiB: {peak_is}\n{}",
+        budget / MIB,
+        loaded.into_inner() / MIB,
+        start.elapsed().as_secs_f64(),
+        peak / MIB,
+        before / MIB,
+        accounted / MIB,
+        db.stats()
+    );
+    assert!(reads > 500 && scanned > 10_000, "the readers were there: {reads} gets, {scanned} records");
+    assert!(peak <= budget + 64 * MIB, "{} MiB resident", peak / MIB);
+    // What is lent to scans comes on top when the cache has no more to give.
+    assert!(accounted <= budget + budget / 4, "{} MiB accounted", accounted / MIB);
+    db.close().expect("closes");
+}
+
+/// Not a test of its own: the process that the second test above starts.
+#[test]
+#[ignore = "started by stats_account_for_what_the_allocator_gave"]
+fn child_compares_stats_with_the_allocator() {
+    let live = || LIVE.load(Ordering::Relaxed) as u64;
+    let options = Options { memory_bytes: 32 << 20, ..Options::default() };
+    let before = live();
+    let db = Db::open(store(), options).expect("opens");
+    let keyspace = db.keyspace("k", KeyspaceOptions::default()).expect("makes");
+    let opened = live() - before;
+    println!("{} KiB for an empty store, {} KiB accounted", opened >> 10, db.stats().memory_bytes() >> 10);
+    let check = |what: &str, least: u64| {
+        db.wait_for_idle().expect("idle");
+        let start = Instant::now();
+        loop {
+            let (accounted, given) = (db.stats().memory_bytes(), live() - before - opened);
+            // Chunks of a memtable are counted as far as they are used; what is behind is not resident.
+            let slack = (accounted / 8).max(2 * MIB);
+            if given.abs_diff(accounted) <= slack && accounted >= least {
+                println!("{what}: {} KiB accounted, {} KiB given", accounted >> 10, given >> 10);
+                return;
+            }
+            // What was replaced goes within moments.
+            assert!(
+                start.elapsed() < Duration::from_secs(10),
+                "{what}: {} KiB accounted, {} KiB given\n{}",
+                accounted >> 10,
+                given >> 10,
+                db.stats()
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    for n in 0..60_000 {
+        keyspace.put(key(n), value(n)).expect("puts");
+    }
+    db.flush().expect("flushes");
+    check("flushed", 0);
+    for n in 0..60_000 {
+        assert!(keyspace.get(key(n)).expect("gets").is_some());
+    }
+    check("cached", 8 * MIB);
+    for n in 0..200 {
+        let start = key(n);
+        let end = [&start[..], b"x"].concat();
+        keyspace.delete_range(start, end).expect("deletes");
+    }
+    db.flush().expect("flushes");
+    db.wait_for_idle().expect("idle");
+    for n in 0..60_000 {
+        assert_eq!(keyspace.get(key(n)).expect("gets").is_some(), n >= 200, "{n}");
+    }
+    check("with range tombstones", 8 * MIB);
+    let stats = db.stats();
+    assert!(stats.index_bytes > 10_000 && stats.filter_bytes > 60_000, "{stats}");
+    assert!(stats.index_bytes + stats.filter_bytes + stats.tombstone_bytes <= stats.table_resident_bytes);
+}
+
+fn in_memory(fs: &Arc<MemFs>, logged: bool) -> (Db, Keyspace) {
+    let options = Options { memory_bytes: 8 << 20, ..Options::default() };
+    let db = Db::open_with(Env::with_fs(fs.clone()), Path::new("/store"), options).expect("opens");
+    let keyspace = db.keyspace("k", KeyspaceOptions { logged, ..KeyspaceOptions::default() }).expect("makes");
+    (db, keyspace)
+}
+
+#[test]
+fn writers_wait_at_the_bound_while_no_flush_gets_through() {
+    for logged in [true, false] {
+        let fs = MemFs::new();
+        let (db, keyspace) = in_memory(&fs, logged);
+        // Nothing is complete beyond a write in flight, so nothing beyond it can be flushed.
+        let (frozen, is_frozen) = mpsc::channel();
+        let (thaw, thawed) = mpsc::channel::<()>();
+        let thawed = std::sync::Mutex::new(thawed);
+        failpoint::set("write::logged", move || {
+            if std::thread::current().name() == Some("frozen before a flush") {
+                let _ = frozen.send(());
+                let _ = thawed.lock().expect("one thread").recv_timeout(Duration::from_secs(60));
+            }
+        });
+        let first = keyspace.clone();
+        let first = std::thread::Builder::new()
+            .name("frozen before a flush".into())
+            .spawn(move || first.put("first", "in flight"))
+            .expect("spawns");
+        is_frozen.recv_timeout(Duration::from_secs(20)).expect("the put draws its LSN");
+        let (finished, is_finished) = mpsc::channel();
+        let writers: Vec<_> = (0..2)
+            .map(|writer| {
+                let (keyspace, finished) = (keyspace.clone(), finished.clone());
+                std::thread::spawn(move || {
+                    for n in 0..30_000 {
+                        keyspace.put(key(n * 2 + writer), value(n)).expect("puts");
+                    }
+                    let _ = finished.send(());
+                })
+            })
+            .collect();
+        assert!(is_finished.recv_timeout(Duration::from_millis(1500)).is_err(), "the writers are held up");
+        let held = db.stats().memtable_bytes;
+        // A half is theirs; what was in flight comes on top.
+        assert!(
+            (3 * MIB..=4 * MIB + 64 * 1024).contains(&held),
+            "logged {logged}: {held} bytes of memtables"
+        );
+        drop(thaw);
+        first.join().expect("no panic").expect("puts");
+        failpoint::clear("write::logged");
+        for writer in writers {
+            writer.join().expect("writes go on");
+        }
+        assert_eq!(keyspace.iter().expect("scans").count(), 60_001);
+    }
+}
+
+#[test]
+fn a_scan_left_standing_does_not_stop_writers() {
+    let fs = MemFs::new();
+    let (db, keyspace) = in_memory(&fs, true);
+    let mut scans = Vec::new();
+    for n in 0..100_000 {
+        keyspace.put(key(n), value(n)).expect("puts");
+        if n % 10_000 == 9_999 {
+            let mut scan = keyspace.iter().expect("scans");
+            scan.next().expect("a record").expect("readable");
+            scans.push(scan);
+        }
+    }
+    assert!(db.stats().memtable_unfreed_bytes > 0, "the scans hold memtables that were flushed");
+    for scan in scans {
+        assert!(scan.count() > 9_000);
+    }
+}
+
+#[test]
+fn cold_tables_are_closed_and_opened_again() {
+    let fs = MemFs::new();
+    let options = Options { memory_bytes: 4 << 20, ..Options::default() };
+    let db = Db::open_with(Env::with_fs(fs), Path::new("/store"), options).expect("opens");
+    let small = KeyspaceOptions {
+        filter_bits_per_key: 60.0,
+        compression: drumlin::Compression::None,
+        block_bytes: 128,
+        table_bytes: 512 << 10,
+        ..KeyspaceOptions::default()
+    };
+    let keyspace = db.keyspace("k", small).expect("makes");
+    const KEYS: u64 = 100_000;
+    for n in 0..KEYS {
+        keyspace.put(key(n), b"12345678").expect("puts");
+    }
+    db.compact().expect("compacts");
+    for n in 0..600 {
+        assert!(keyspace.get(key(mix(n) % KEYS)).expect("gets").is_some());
+        if n % 50 == 0 {
+            let stats = db.stats();
+            // Three quarters of three eighths of 4 MiB. What was closed a moment ago may not be freed yet.
+            let open = stats.index_bytes + stats.filter_bytes + stats.tombstone_bytes;
+            assert!(open <= 9 * MIB / 8 && stats.table_resident_bytes < 4 * MIB, "{stats}");
+        }
+    }
+    let all = db.stats().keyspaces[0].levels.iter().map(|l| l.entries).sum::<u64>();
+    assert_eq!(all, KEYS);
+    let all = db.stats().keyspaces[0].levels.iter().map(|l| l.bytes).sum::<u64>();
+    assert!(all > 3 * MIB, "{all} bytes of tables");
+}
