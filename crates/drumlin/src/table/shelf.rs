@@ -3,7 +3,7 @@
 //! Memory: indexes, filters and range tombstones of open tables, and the blocks in the cache, live within one bound. The
 //! open tables may take three quarters of it; the cache has what they leave.
 //!
-//! Place: made by `db` at open; every [`TableHandle`](super::TableHandle) holds it.
+//! Place: made by `db` at open; every [`TableHandle`] holds it.
 //!
 //! Concurrency: see the parts. Tests: `table/tests/handle.rs`, tests/graveyard.rs.
 
