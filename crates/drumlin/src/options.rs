@@ -44,7 +44,7 @@ pub struct Options {
     pub read_only: bool,
     /// Bytes for memtables, block cache, indexes and filters together. Default 256 MiB, at least 4 MiB.
     pub memory_bytes: usize,
-    /// Bytes of one log segment; a power of two from 64 KiB. Fixed at creation. Default 16 MiB.
+    /// Bytes of one log segment; a power of two from 64 KiB to 1 GiB. Fixed at creation. Default 16 MiB.
     pub segment_bytes: usize,
     /// Bytes of log kept before the keyspace that holds the oldest is flushed. Default 512 MiB.
     pub log_bytes_max: usize,
@@ -80,16 +80,20 @@ impl Default for Options {
 impl Options {
     /// Smallest segment, in bytes.
     pub const SEGMENT_BYTES_MIN: usize = 64 << 10;
+    /// Largest segment, in bytes: a pad may be one segment long.
+    pub const SEGMENT_BYTES_MAX: usize = 1 << 30;
     /// Smallest memory budget, in bytes.
     pub const MEMORY_BYTES_MIN: usize = 4 << 20;
 
     /// Checks every field against its limits.
     pub fn validate(&self) -> Result<()> {
-        if !self.segment_bytes.is_power_of_two() || self.segment_bytes < Self::SEGMENT_BYTES_MIN {
+        let sizes = Self::SEGMENT_BYTES_MIN..=Self::SEGMENT_BYTES_MAX;
+        if !self.segment_bytes.is_power_of_two() || !sizes.contains(&self.segment_bytes) {
             return Err(Error::invalid(format!(
-                "segment_bytes is {}, but must be a power of two of at least {}",
+                "segment_bytes is {}, but must be a power of two from {} to {}",
                 self.segment_bytes,
-                Self::SEGMENT_BYTES_MIN
+                sizes.start(),
+                sizes.end()
             )));
         }
         if self.memory_bytes < Self::MEMORY_BYTES_MIN {

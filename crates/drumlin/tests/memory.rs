@@ -348,6 +348,12 @@ fn a_scan_left_standing_does_not_stop_writers() {
 
 #[test]
 fn cold_tables_are_closed_and_opened_again() {
+    alone("child_opens_cold_tables");
+}
+
+#[test]
+#[ignore = "started by cold_tables_are_closed_and_opened_again"]
+fn child_opens_cold_tables() {
     let fs = MemFs::new();
     let options = Options { memory_bytes: 4 << 20, ..Options::default() };
     let db = Db::open_with(Env::with_fs(fs), Path::new("/store"), options).expect("opens");
@@ -368,10 +374,16 @@ fn cold_tables_are_closed_and_opened_again() {
         assert!(keyspace.get(key(mix(n) % KEYS)).expect("gets").is_some());
         if n % 50 == 0 {
             let stats = db.stats();
-            // Three quarters of three eighths of 4 MiB. What was closed a moment ago may not be freed yet.
+            // Three quarters of three eighths of 4 MiB.
             let open = stats.index_bytes + stats.filter_bytes + stats.tombstone_bytes;
-            assert!(open <= 9 * MIB / 8 && stats.table_resident_bytes < 4 * MIB, "{stats}");
+            assert!(open <= 9 * MIB / 8, "{stats}");
         }
+    }
+    // What was closed is freed once no thread is pinned that could hold it: when, the scheduler decides.
+    let began = Instant::now();
+    while db.stats().table_resident_bytes > 9 * MIB / 8 {
+        assert!(began.elapsed() < Duration::from_secs(20), "{}", db.stats());
+        assert!(keyspace.get(key(1)).expect("gets").is_some());
     }
     let all = db.stats().keyspaces[0].levels.iter().map(|l| l.entries).sum::<u64>();
     assert_eq!(all, KEYS);

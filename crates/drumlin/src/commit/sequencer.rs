@@ -143,9 +143,16 @@ impl Sequencer {
                     break;
                 }
             }
-            if self.is_broken() {
-                return Err(Error::Poisoned { why: "a thread died in the middle of a write".into() });
-            }
+            self.check_unbroken()?;
+        }
+        Ok(())
+    }
+
+    /// Errors: [`Error::Poisoned`] once a writer died in flight.
+    #[inline]
+    pub fn check_unbroken(&self) -> Result<()> {
+        if self.is_broken() {
+            return Err(Error::Poisoned { why: "a thread died in the middle of a write".into() });
         }
         Ok(())
     }

@@ -196,8 +196,11 @@ impl Slots {
         index
     }
 
+    /// Gives a slot back. One whose owner died in flight goes on showing what it had begun.
     fn release(&self, index: u32) {
-        self.free.lock().push(index);
+        if self.by_index(index).slot.bound() == Lsn::MAX {
+            self.free.lock().push(index);
+        }
     }
 
     /// Slots ever handed out.

@@ -72,10 +72,11 @@ struct State {
     flushing: HashSet<KeyspaceId>,
     /// Compactions of each keyspace, and what they hold.
     compacting: HashMap<KeyspaceId, Running>,
-    /// Keyspaces whose memtable somebody wants on disk.
-    asked: HashSet<KeyspaceId>,
+    /// Keyspaces whose memtable somebody wants on disk, and how many want it.
+    asked: HashMap<KeyspaceId, usize>,
+    /// Jobs under way, on workers and on users' threads.
     jobs: usize,
-    /// Compactions among them.
+    /// Compactions on workers.
     compactions: usize,
     /// Goes up with every change that a waiter could wait for.
     epoch: u64,
@@ -97,14 +98,24 @@ pub(crate) struct Counters {
 impl State {
     fn begin(&mut self, keyspace: KeyspaceId, plan: &CompactionPlan) {
         self.jobs += 1;
-        self.compactions += 1;
         self.compacting.entry(keyspace).or_default().begin(plan);
     }
 
     fn end(&mut self, keyspace: KeyspaceId, plan: &CompactionPlan) {
         self.jobs -= 1;
-        self.compactions -= 1;
         self.compacting.entry(keyspace).or_default().end(plan);
+    }
+}
+
+/// Poisons the store if a job panics (a comparator of the user's, say): its inputs stay marked, and
+/// whoever waits for it would wait for ever.
+struct Watch<'a>(&'a Store);
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.poison(&Error::Poisoned { why: "a flush or a compaction panicked".into() });
+        }
     }
 }
 
@@ -131,7 +142,7 @@ impl Background {
                 Ok(thread) => store.background.threads.lock().push(thread),
                 Err(error) => {
                     // Those that run hold the store.
-                    store.background.stop();
+                    store.background.stop(store);
                     return Err(error);
                 }
             }
@@ -147,17 +158,21 @@ impl Background {
         self.progress.notify_all();
     }
 
-    /// Stops the workers; running compactions are cancelled.
-    pub fn stop(&self) {
+    /// Stops the workers, and waits for jobs on users' threads; running compactions are cancelled.
+    pub fn stop(&self, store: &Store) {
         self.cancel.store(true, Ordering::Release);
         self.wake();
         for thread in std::mem::take(&mut *self.threads.lock()) {
             thread.join();
         }
+        let mut state = self.state.lock();
+        while state.jobs > 0 && store.poisoned().is_none() {
+            self.progress.wait(&mut state);
+        }
     }
 
     pub fn flush_asked(&self, keyspace: KeyspaceId) -> bool {
-        self.state.lock().asked.contains(&keyspace)
+        self.state.lock().asked.contains_key(&keyspace)
     }
 
     /// A writer waits until memory is below its bound again.
@@ -191,6 +206,7 @@ impl Background {
     }
 
     fn run(&self, store: &Arc<Store>) {
+        let _watch = Watch(store);
         let mut patience = TIDY_FIRST;
         loop {
             let seen = {
@@ -205,11 +221,12 @@ impl Background {
             }
             let tail = store.sequencer.tail();
             let Some(job) = self.pick(store, tail) else {
+                // Tidied first: what readers hold is told from what a flush would free.
+                let held = store.tidy();
                 // Writers wait for memory, and what could be flushed ends beyond the tail.
                 if store.is_stuck(tail) && store.pad_to_border().is_ok() {
                     continue;
                 }
-                let held = store.tidy();
                 let again = if store.is_full() { Some(TIDY_FIRST) } else { held.then_some(patience) };
                 patience = (patience * 2).min(TIDY_LAST);
                 if self.wait_for_change(seen, again) {
@@ -296,6 +313,7 @@ impl Background {
             .max_by_key(|(_, _, debt)| *debt)
             .map(|(k, plan, _)| (k.clone(), plan))?;
         state.begin(keyspace.id, &plan);
+        state.compactions += 1;
         Some(Job::Compact(keyspace, plan))
     }
 
@@ -306,7 +324,10 @@ impl Background {
                 state.jobs -= 1;
                 state.flushing.remove(&keyspace.id);
             }
-            Job::Compact(keyspace, plan) => state.end(keyspace.id, &plan),
+            Job::Compact(keyspace, plan) => {
+                state.end(keyspace.id, &plan);
+                state.compactions -= 1;
+            }
         }
         state.last_error = outcome.as_ref().err().filter(|e| !matches!(e, Error::Closed { .. })).cloned();
         state.epoch += 1;
@@ -516,7 +537,9 @@ impl Store {
         if targets.is_empty() {
             return Ok(());
         }
-        self.background.state.lock().asked.extend(targets.iter().map(|(k, _)| k.id));
+        for (keyspace, _) in &targets {
+            *self.background.state.lock().asked.entry(keyspace.id).or_default() += 1;
+        }
         let result = loop {
             let done = {
                 let guard = epoch::pin();
@@ -550,7 +573,12 @@ impl Store {
         };
         let mut state = self.background.state.lock();
         for (keyspace, _) in &targets {
-            state.asked.remove(&keyspace.id);
+            if let Some(others) = state.asked.get_mut(&keyspace.id).map(|n| *n - 1) {
+                match others {
+                    0 => drop(state.asked.remove(&keyspace.id)),
+                    _ => drop(state.asked.insert(keyspace.id, others)),
+                }
+            }
         }
         result
     }
@@ -582,7 +610,9 @@ impl Store {
                     self.background.wait_until(self, || self.background.state.lock().epoch != seen)?;
                 }
                 ManualPick::Plan(plan) => {
+                    let watch = Watch(self);
                     let outcome = self.background.compact(self, keyspace, &plan);
+                    drop(watch);
                     self.background.state.lock().end(keyspace.id, &plan);
                     self.background.wake();
                     outcome?;

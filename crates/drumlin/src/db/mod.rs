@@ -100,7 +100,7 @@ fn close(store: &Store) -> Result<()> {
     // Writes that are beyond their look at the mark end here; later ones see it, under their stripe.
     // What the log is closed with is then all there is.
     drop(store.stripes.lock_all());
-    store.background.stop();
+    store.background.stop(store);
     let result = match store.log.get() {
         Some(log) => {
             let sound = store.poisoned().is_none() && !store.sequencer.is_broken();

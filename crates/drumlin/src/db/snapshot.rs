@@ -52,7 +52,12 @@ impl Pinned {
         let pinned = Arc::new(Pinned { lsn, lease, db });
         pinned.touch();
         if pinned.db.store.options.snapshot_expiry.is_some() {
-            pinned.db.store.handed_out.lock().push(Arc::downgrade(&pinned.lease));
+            let mut handed_out = pinned.db.store.handed_out.lock();
+            // Before it grows: a store that only reads has no job that would clear it.
+            if handed_out.len() == handed_out.capacity() {
+                handed_out.retain(|lease| lease.strong_count() > 0);
+            }
+            handed_out.push(Arc::downgrade(&pinned.lease));
         }
         pinned
     }

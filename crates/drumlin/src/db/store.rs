@@ -34,6 +34,9 @@ use super::write;
 /// The delay of one write at the end of the smooth part.
 pub(crate) const DELAY_NS_MAX: f64 = 200_000.0;
 
+/// A memtable is turned at half of what an arena can hold, whatever the options say.
+const MEMTABLE_BYTES_MAX: usize = 16 << 30;
+
 /// Keyspaces by name.
 pub(crate) type Keyspaces = BTreeMap<String, Arc<KeyspaceState>>;
 
@@ -111,7 +114,12 @@ impl Store {
 
     /// Bytes at which a keyspace's memtable is turned.
     pub fn memtable_limit(&self, keyspace: &KeyspaceState) -> usize {
-        keyspace.options.memtable_bytes.unwrap_or(usize::MAX).min(self.memory.memtable_share / 2)
+        keyspace
+            .options
+            .memtable_bytes
+            .unwrap_or(usize::MAX)
+            .min(self.memory.memtable_share / 2)
+            .min(MEMTABLE_BYTES_MAX)
     }
 
     /// Bytes in the memtables that are read, frozen ones included.
@@ -130,6 +138,13 @@ impl Store {
             return Err(Error::Closed { what: "store" });
         }
         Ok(())
+    }
+
+    /// Asked under a stripe before an LSN is drawn: the store is open, and no writer died in flight,
+    /// whose slot must keep showing what it had begun.
+    pub fn check_writable(&self) -> Result<()> {
+        self.check_readable()?;
+        self.sequencer.check_unbroken()
     }
 
     pub fn mark_closed(&self) -> bool {
@@ -161,6 +176,7 @@ impl Store {
         if let Some(why) = self.poison.get() {
             return Err(Error::Poisoned { why: why.clone() });
         }
+        self.sequencer.check_unbroken()?;
         let durability = write::durability_of(keyspace, options, self.options.durability)?;
         let delay = self.delay_ns.load(Ordering::Relaxed);
         if delay != 0 || self.memory.is_short() {
@@ -255,10 +271,14 @@ impl Store {
     pub fn pad_to_border(&self) -> Result<()> {
         let log = self.log()?;
         let room = log.ensure_room(log.units_per_segment())?;
+        // Close waits for every stripe, and what comes later sees the mark: no pad behind the last record.
+        let held = self.stripes.lock(0);
+        self.check_writable()?;
         let pad = self.sequencer.begin_to_border(log.units_per_segment());
         drop(room);
         log.write_pad(pad.lsn(), pad.end().0 - pad.lsn().0)?;
         pad.commit();
+        drop(held);
         Ok(())
     }
 

@@ -124,7 +124,7 @@ fn install(
     let held = store.stripes.lock(keyspace.hasher.hash(key));
     failpoint::hit("write::locked");
     // Under the stripe: close sets the mark, then waits for every stripe once.
-    store.check_readable()?;
+    store.check_writable()?;
     if let Some(expected) = expectation {
         let now = keyspace.current.load(&guard);
         let newest = now.generations.iter().find_map(|g| g.memtable.newest_lsn(key));
@@ -237,7 +237,7 @@ pub(crate) fn commit_batch(store: &Store, operations: &[Operation], options: Wri
         store.stripes.lock_many(operations.iter().map(|o| o.keyspace.hasher.hash(&o.key)))
     };
     failpoint::hit("batch::locked");
-    store.check_readable()?;
+    store.check_writable()?;
     let batch = store.sequencer.begin(units);
     drop(room);
     copy_to_log(store, logged, &batch, &record)?;
