@@ -26,6 +26,7 @@
 //!    not, the tail passing a border and the release of a snapshot; so whoever is about to wait for
 //!    the workers raises it too (without waking others that wait), and every worker looks again.
 
+use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -53,6 +54,14 @@ const RETRY: Duration = Duration::from_millis(200);
 /// How long an idle worker waits before it looks again for what readers have let go of; twice as long each time.
 const TIDY_FIRST: Duration = Duration::from_millis(5);
 const TIDY_LAST: Duration = Duration::from_secs(1);
+
+/// The shortest time that a writer is made to wait.
+const DELAY_MIN: Duration = Duration::from_millis(1);
+
+thread_local! {
+    /// What this thread was told to wait and has not waited yet.
+    static DELAY_DUE: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+}
 
 /// Work in progress and the threads that do it.
 #[derive(Default)]
@@ -197,8 +206,14 @@ impl Background {
         self.progress.notify_all();
     }
 
-    /// A writer is held back for a while: the smooth part of back-pressure.
+    /// A writer is held back: the smooth part of back-pressure. A thread's delays are added up and waited
+    /// for together, since the shortest wait there is takes tens of microseconds.
     pub fn stall(&self, delay: Duration) {
+        let delay = DELAY_DUE.take() + delay;
+        if delay < DELAY_MIN {
+            DELAY_DUE.set(delay);
+            return;
+        }
         self.counters.stalls.fetch_add(1, Ordering::Relaxed);
         self.counters.stalled_ns.fetch_add(delay.as_nanos() as u64, Ordering::Relaxed);
         let mut state = self.state.lock();
