@@ -122,8 +122,8 @@ impl Recovered {
     }
 
     /// The segment that the next session may start with, if versions up to `newest` are known from
-    /// elsewhere. After a power loss the log may end before what tables hold (a flush does not
-    /// sync the log); an LSN must never be drawn twice all the same.
+    /// elsewhere. A flush syncs the log first, but what a damaged or foreign log says must not
+    /// matter here: an LSN is never drawn twice.
     pub fn first_segment_after(&self, newest: Lsn) -> u64 {
         self.next_segment.max(newest.0 / self.units + 1)
     }
