@@ -6,17 +6,7 @@ mod support;
 
 use std::fs;
 
-use support::Store;
-
-fn lines(count: usize) -> String {
-    (0..count).map(|i| format!("line-{i:06}\t{}\n", i * 7919 % 1000)).collect()
-}
-
-fn loaded(count: usize) -> Store {
-    let store = Store::new();
-    store.feed(["load", "-", "--format", "tsv", "--key", "1", "--no-header"], lines(count)).ok();
-    store
-}
+use support::{Store, lines};
 
 /// Flips bits of every file in turn: at its beginning, where headers are, and spread over the rest.
 fn flip_everywhere(store: &Store) {
@@ -63,7 +53,7 @@ fn flip_everywhere(store: &Store) {
 
 #[test]
 fn rot_in_any_file_of_a_closed_store_is_found_or_harmless() {
-    let store = loaded(3000);
+    let store = Store::loaded(3000);
     store.run(["compact"]).ok();
     store.feed(["load", "-", "--format", "lines"], "later\nlast\n").ok();
     flip_everywhere(&store);
@@ -71,7 +61,7 @@ fn rot_in_any_file_of_a_closed_store_is_found_or_harmless() {
 
 #[test]
 fn rot_in_a_table_is_named_with_file_and_block_and_exits_3() {
-    let store = loaded(20_000);
+    let store = Store::loaded(20_000);
     store.run(["compact"]).ok();
     let file = store.rot(".tbl").expect("compacting makes a table");
     let said = store.run(["verify"]).fails(3);
@@ -90,7 +80,7 @@ fn rot_in_a_table_is_named_with_file_and_block_and_exits_3() {
 
 #[test]
 fn a_get_that_meets_rot_exits_3() {
-    let store = loaded(20_000);
+    let store = Store::loaded(20_000);
     store.run(["compact"]).ok();
     store.rot(".tbl").unwrap();
     let mut rotten = 0;

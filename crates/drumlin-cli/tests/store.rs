@@ -22,19 +22,9 @@ const READS: [&[&str]; 10] = [
     &["--json", "verify"],
 ];
 
-fn lines(count: usize) -> String {
-    (0..count).map(|i| format!("line-{i:06}\t{}\n", i * 7919 % 1000)).collect()
-}
-
-fn loaded(count: usize) -> Store {
-    let store = Store::new();
-    store.feed(["load", "-", "--format", "tsv", "--key", "1", "--no-header"], lines(count)).ok();
-    store
-}
-
 #[test]
 fn reading_changes_no_byte_of_a_closed_store() {
-    let store = loaded(2000);
+    let store = Store::loaded(2000);
     let before = store.files();
     for read in READS {
         store.run(read).ok();
@@ -77,7 +67,7 @@ fn reading_creates_nothing() {
 
 #[test]
 fn verify_is_content_with_a_sound_store_also_after_a_kill() {
-    let store = loaded(2000);
+    let store = Store::loaded(2000);
     let said = store.run(["verify"]);
     assert!(said.text().starts_with("sound: "), "{said:?}");
     said.ok();
@@ -91,7 +81,7 @@ fn verify_is_content_with_a_sound_store_also_after_a_kill() {
 
 #[test]
 fn compact_keeps_every_record() {
-    let store = loaded(5000);
+    let store = Store::loaded(5000);
     let before = store.run(["scan"]).ok();
     assert!(!store.run(["compact"]).ok().is_empty());
     assert_eq!(store.run(["scan"]).ok(), before);
@@ -102,7 +92,7 @@ fn compact_keeps_every_record() {
 
 #[test]
 fn stats_and_shape_are_for_people_and_for_programs() {
-    let store = loaded(2000);
+    let store = Store::loaded(2000);
     store.run(["compact"]).ok();
     assert!(store.run(["stats"]).ok().ends_with(b"\n"));
     let stats: serde_json::Value = serde_json::from_slice(&store.run(["--json", "stats"]).ok()).unwrap();

@@ -16,6 +16,11 @@ pub struct Store {
     dir: tempfile::TempDir,
 }
 
+/// Text of so many records: a key, a tab, a number.
+pub fn lines(count: usize) -> String {
+    (0..count).map(|i| format!("line-{i:06}\t{}\n", i * 7919 % 1000)).collect()
+}
+
 /// What a run said.
 #[derive(Debug)]
 pub struct Said {
@@ -67,6 +72,13 @@ pub fn drumlin<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
 impl Store {
     pub fn new() -> Store {
         Store { dir: tempfile::tempdir().unwrap() }
+    }
+
+    /// A closed store of so many records.
+    pub fn loaded(count: usize) -> Store {
+        let store = Store::new();
+        store.feed(["load", "-", "--format", "tsv", "--key", "1", "--no-header"], lines(count)).ok();
+        store
     }
 
     /// The store's directory; it does not exist before the first write.
