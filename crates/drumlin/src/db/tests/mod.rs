@@ -9,6 +9,7 @@ mod full;
 mod jobs;
 mod recovery;
 mod rot;
+mod starving;
 mod workload;
 mod writers;
 
