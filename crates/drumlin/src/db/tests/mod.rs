@@ -7,8 +7,10 @@ mod crash;
 mod failures;
 mod full;
 mod jobs;
+mod lost;
 mod recovery;
 mod rot;
+mod starving;
 mod workload;
 mod writers;
 
