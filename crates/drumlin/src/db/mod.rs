@@ -15,6 +15,7 @@ mod loom_tests;
 mod memory;
 mod open;
 mod pointer;
+mod recovery;
 mod scan;
 mod slice;
 mod snapshot;
@@ -34,6 +35,7 @@ use std::sync::atomic::Ordering;
 
 pub use batch::Batch;
 pub use keyspace::Keyspace;
+pub use recovery::RecoveryReport;
 pub use scan::Scan;
 pub use slice::Slice;
 pub use snapshot::Snapshot;

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 
 use crossbeam_epoch as epoch;
 
+use super::recovery::RecoveryReport;
 use super::store::Store;
 use crate::table::Parts;
 
@@ -93,6 +94,8 @@ pub struct Stats {
     pub stalled_ns: u64,
     /// Why writes are refused, if they are.
     pub poisoned: Option<String>,
+    /// What opening found of the session before.
+    pub recovery: RecoveryReport,
 }
 
 pub(crate) fn collect(store: &Store) -> Stats {
@@ -164,6 +167,7 @@ pub(crate) fn collect(store: &Store) -> Stats {
         stalls: counters.stalls.load(Ordering::Relaxed),
         stalled_ns: counters.stalled_ns.load(Ordering::Relaxed),
         poisoned: store.poisoned().map(str::to_string),
+        recovery: store.recovery.get().cloned().unwrap_or_default(),
         keyspaces,
     }
 }

@@ -28,6 +28,7 @@ use crate::version::{Identity, Manifest};
 use super::background::Background;
 use super::keyspace::KeyspaceState;
 use super::memory::Memory;
+use super::recovery::RecoveryReport;
 use super::snapshot::Lease;
 use super::write;
 
@@ -65,6 +66,8 @@ pub(crate) struct Store {
     delay_ns: AtomicU64,
     /// Held while `delay_ns` is worked out and stored, so that the last look wins.
     pressure: Mutex<()>,
+    /// Set by `open`.
+    pub recovery: OnceLock<RecoveryReport>,
     /// Given back at the end of close.
     pub lock: Mutex<Option<Box<dyn FileLock>>>,
 }
@@ -103,6 +106,7 @@ impl Store {
             closed: AtomicBool::new(false),
             delay_ns: AtomicU64::new(0),
             pressure: Mutex::new(()),
+            recovery: OnceLock::new(),
             lock: Mutex::new(lock),
         }
     }
