@@ -4,7 +4,8 @@
 //!
 //! A record's checksum is stored last, so if all but one byte of a record fits its checksum, the
 //! record had been written to its end. What is left to exclude is that the medium lost that byte:
-//! a crash of the process loses none, and a power loss tears between sectors, not within.
+//! a crash of the process loses none; a power loss loses sectors, or the end of one, so it cannot have
+//! taken a byte of a record behind which another begins, whole, in the same sector.
 //!
 //! Invariants:
 //! 1. In a record that no damage has touched, and that was never finished or was torn by a power
@@ -14,33 +15,41 @@
 //!
 //! Tests: `tests/damage.rs`, `db::tests::rot`.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::key::Lsn;
 
 use super::format::{HEADER_PAGE, Keys, RECORD_HEAD, RecordKind, Word};
-use super::reader::Reader;
+use super::reader::{Look, Reader};
 
 /// Longest body of which every byte is tried with every value.
 const BYTES_MAX: usize = 512;
 /// Longest body of which every bit is tried.
 const BITS_MAX: usize = 8192;
-/// Bytes that a device writes whole, or not.
+/// Bytes that a device writes in order, and apart from others.
 const SECTOR_BYTES: u64 = 512;
 
+/// How the session ended.
+pub(super) struct After {
+    /// Nothing that was written can have been lost.
+    pub(super) same_boot: bool,
+    /// Where its files end.
+    pub(super) limit: Lsn,
+}
+
 /// The byte of the record at `lsn`, counted from its start, that must have another value for the
-/// record to be whole. `same_boot`: nothing that was written can have been lost.
+/// record to be whole.
 ///
 /// Errors: what reading met.
 pub(super) fn changed_byte(
     reader: &mut Reader<'_>,
     keys: &Keys,
     lsn: Lsn,
-    same_boot: bool,
+    after: &After,
 ) -> Result<Option<u64>> {
     let Some(raw) = reader.unit(lsn.0)? else { return Ok(None) };
     for (byte, word) in one_byte_off(raw) {
         if let Some((units, seed)) = head(word, keys, lsn)
-            && may_be_judged(reader, lsn, units, same_boot)
+            && may_be_judged(reader, keys, lsn, units, after)?
             && let Some((checksum, body)) = rest(reader, lsn, units, word)?
             && Keys::checksum(seed, &body) == checksum
         {
@@ -48,7 +57,7 @@ pub(super) fn changed_byte(
         }
     }
     let Some((units, seed)) = head(raw, keys, lsn) else { return Ok(None) };
-    if !may_be_judged(reader, lsn, units, same_boot) {
+    if !may_be_judged(reader, keys, lsn, units, after)? {
         return Ok(None);
     }
     let Some((checksum, mut body)) = rest(reader, lsn, units, raw)? else { return Ok(None) };
@@ -74,9 +83,21 @@ fn head(word: u64, keys: &Keys, lsn: Lsn) -> Option<(u64, u64)> {
 }
 
 /// True if no crash can have taken a part of the record and left the rest.
-fn may_be_judged(reader: &Reader<'_>, lsn: Lsn, units: u64, same_boot: bool) -> bool {
+fn may_be_judged(reader: &mut Reader<'_>, keys: &Keys, lsn: Lsn, units: u64, after: &After) -> Result<bool> {
+    if after.same_boot {
+        return Ok(true);
+    }
     let start = HEADER_PAGE as u64 + lsn.0 % reader.units() * Lsn::UNIT_BYTES;
-    same_boot || start / SECTOR_BYTES == (start + units * Lsn::UNIT_BYTES - 1) / SECTOR_BYTES
+    let next = start + units * Lsn::UNIT_BYTES;
+    if start / SECTOR_BYTES != next / SECTOR_BYTES {
+        return Ok(false);
+    }
+    match reader.look(keys, lsn.0 + units, after.limit.0) {
+        // A pad of one unit has no checksum to be known by.
+        Ok(Look::Whole(record)) => Ok(record.units > 1),
+        Ok(Look::Bad { .. }) | Err(Error::Unsupported { .. }) => Ok(false),
+        Err(other) => Err(other),
+    }
 }
 
 /// Checksum and body, padding included; a pad's checksum is that of nothing.

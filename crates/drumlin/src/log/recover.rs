@@ -31,7 +31,7 @@ use crate::env::{FileSystem, ReadMode};
 use crate::error::{Corruption, Error, Result};
 use crate::key::Lsn;
 
-use super::damage::changed_byte;
+use super::damage::{After, changed_byte};
 use super::format::{self, FileHeader, HEADER_PAGE, HeaderFault, Keys, MARK_UNITS, Uuid};
 use super::reader::{Reader, SegmentFile};
 use super::recovered::{Recovered, SegmentInfo, SessionInfo};
@@ -140,8 +140,9 @@ pub fn scan(fs: &Arc<dyn FileSystem>, dir: &Path, options: ScanOptions) -> Resul
                 recovered.clean = found.closed;
                 recovered.torn = found.torn.clone();
                 (recovered.dropped_writes, recovered.dropped_bytes) = found.dropped;
+                let after = After { same_boot, limit: last_end };
                 for hole in found.suspects(same_boot) {
-                    if let Some(byte) = changed_byte(&mut reader, &session.keys, hole.start, same_boot)? {
+                    if let Some(byte) = changed_byte(&mut reader, &session.keys, hole.start, &after)? {
                         scan.problem(Error::Corruption(hole.damage(byte)))?;
                     }
                 }
