@@ -15,6 +15,7 @@ mod loom_tests;
 mod memory;
 mod open;
 mod pointer;
+mod pressure;
 mod recovery;
 mod scan;
 mod slice;
@@ -26,6 +27,7 @@ mod store_tests;
 mod superversion;
 #[cfg(all(test, not(loom), feature = "failpoints"))]
 mod tests;
+mod turn;
 mod verify;
 mod write;
 
@@ -33,6 +35,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+pub use background::JobFailure;
 pub use batch::Batch;
 pub use keyspace::Keyspace;
 pub use recovery::RecoveryReport;
@@ -103,6 +106,7 @@ fn close(store: &Store) -> Result<()> {
     // What the log is closed with is then all there is.
     drop(store.stripes.lock_all());
     store.background.stop(store);
+    let told = store.background.verdict(store);
     let result = match store.log.get() {
         Some(log) => {
             let sound = store.poisoned().is_none() && !store.sequencer.is_broken();
@@ -116,7 +120,7 @@ fn close(store: &Store) -> Result<()> {
     store.memory.shelf.sweep_all();
     *store.manifest.lock() = None;
     *store.lock.lock() = None;
-    result
+    result.and(told)
 }
 
 impl Db {
@@ -261,10 +265,11 @@ impl Db {
         keyspaces.values().try_for_each(|keyspace| self.store.compact_keyspace(keyspace))
     }
 
-    /// Waits until no flush or compaction is running or due.
+    /// Waits until no flush or compaction is running or due. What failed before is tried again.
+    ///
+    /// Errors: why one of them failed, when all others are done.
     pub fn wait_for_idle(&self) -> Result<()> {
-        self.store.check_readable()?;
-        self.store.background.wait_until(&self.store, || self.store.background.is_idle(&self.store))
+        self.store.wait_for_idle()
     }
 
     /// Reads every byte of every table and checks it. Long work; reports as it goes.
@@ -284,6 +289,9 @@ impl Db {
 
     /// Stops background work, writes the clean-close mark and gives the lock back. Other handles
     /// answer `Closed` from then on.
+    ///
+    /// Errors: also, with all of that done, the first corruption that background work met since the store was opened, or why
+    /// a flush or a compaction failed that was not done since. What was acknowledged is as safe as it was.
     pub fn close(self) -> Result<()> {
         close(&self.store)
     }

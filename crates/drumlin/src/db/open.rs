@@ -206,6 +206,7 @@ fn keyspaces_of(
                 current: Current::new(first),
                 directories,
                 dropped: AtomicBool::new(false),
+                delay_ns: AtomicU64::new(0),
             }),
         );
     }
@@ -245,6 +246,7 @@ pub(crate) fn new_keyspace(
         options,
         directories: directories(&store.directory, &store.options),
         dropped: AtomicBool::new(false),
+        delay_ns: AtomicU64::new(0),
     }
 }
 
