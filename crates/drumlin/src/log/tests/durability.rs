@@ -184,6 +184,40 @@ fn a_close_record_counts_only_what_is_durable() {
     assert!(clean > 0 && cut > 0, "{clean} clean, {cut} cut");
 }
 
+/// A close removes the segment ahead of the tail, and the floor had been written into its header alone.
+#[test]
+fn a_close_leaves_the_floor_where_it_is_found() {
+    let (rig, fs) = Rig::new(SMALL);
+    let mut last = (Lsn::ZERO, Lsn::ZERO);
+    for n in 0..40u64 {
+        last = rig.put(&n.to_le_bytes(), &value(n, 300)).expect("room");
+    }
+    rig.log.sync_to(last.1).expect("no fault");
+    rig.log.recycle_below(last.0).expect("no fault");
+    let lost = Arc::new(Mutex::new(Vec::new()));
+    // Names survive, as far as they have come; of pages only what is synced.
+    let names_alone = |fs: &MemFs| {
+        fs.crash_clone(&mut |at| match at.change {
+            crate::env::Unsynced::Page { .. } => Keep::No,
+            _ => Keep::Whole,
+        })
+    };
+    let (watched, taken) = (Arc::downgrade(&fs), lost.clone());
+    fs.set_hook(Some(Box::new(move |_| {
+        if let Some(fs) = watched.upgrade() {
+            taken.lock().push(names_alone(&fs));
+        }
+    })));
+    rig.log.close(true).expect("no fault");
+    fs.set_hook(None);
+    lost.lock().push(names_alone(&fs));
+    for fs in std::mem::take(&mut *lost.lock()) {
+        let recovered = scan_with(fs, SMALL, Mode::Recover).expect("the floor is there");
+        let seen = replay(&recovered, last.0).expect("whole");
+        assert_eq!(seen.first().map(|record| record.0), Some(last.0));
+    }
+}
+
 #[test]
 fn a_failed_sync_is_final() {
     let memory = MemFs::new();
