@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use crossbeam_epoch as epoch;
 
 use super::background::JobFailure;
+use super::recovery::RecoveryReport;
 use super::store::Store;
 use crate::table::Parts;
 
@@ -98,6 +99,8 @@ pub struct Stats {
     pub first_corruption: Option<JobFailure>,
     /// The latest failure of a flush or a compaction since open, done since or not.
     pub last_failure: Option<JobFailure>,
+    /// What opening found of the session before.
+    pub recovery: RecoveryReport,
 }
 
 pub(crate) fn collect(store: &Store) -> Stats {
@@ -172,6 +175,7 @@ pub(crate) fn collect(store: &Store) -> Stats {
         poisoned: store.poisoned().map(str::to_string),
         first_corruption,
         last_failure,
+        recovery: store.recovery.get().cloned().unwrap_or_default(),
         keyspaces,
     }
 }
