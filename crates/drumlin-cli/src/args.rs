@@ -146,8 +146,12 @@ The value of a record is its whole line (in jsonl, the JSON object), byte for by
 end. The first line of the file decides what a line end is: LF, or CR LF. In csv, a quoted field may \
 span lines.
 
-A line is bad if its key is empty or missing, or if it is malformed. The first bad line stops the load, \
-unless --skip-bad is given; the records before it stay.
+A line is bad if it is blank, if its key is empty or missing, or if it is malformed; so is a csv record with \
+another number of fields than the header, or (with --no-header) than the first good record. The first bad line \
+stops the load, unless --skip-bad is given; the records before it stay. A bad csv record is one bad line: the \
+next line is read anew, so a stray quote costs no more than its own line.
+
+A byte order mark at the beginning is dropped.
 
 With --json, {\"durable\":N} lines tell while loading that the first N records survive a kill.";
 

@@ -6,7 +6,7 @@
 //! commands  one file a command           output    results, on standard output
 //! input     files to load, line by line  progress  bars, on standard error
 //! loader    records into a keyspace
-//! tour      the guided walk              interrupt Ctrl-C
+//! tour      the guided walk              interrupt Ctrl-C, SIGTERM
 //! ```
 //! 1. Results go to standard output; progress, warnings and errors to standard error.
 //! 2. Exit codes: 0 done, 1 failed or absent, 2 misuse, 3 stored bytes are wrong, 130 interrupted.
@@ -37,7 +37,7 @@ use clap::Parser;
 
 fn main() -> ExitCode {
     let args = args::Args::parse();
-    interrupt::install();
+    interrupt::install(|| output::tell("interrupted"));
     let result = commands::run(&args);
     interrupt::finished();
     match result {

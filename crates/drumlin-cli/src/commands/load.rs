@@ -15,7 +15,8 @@ use std::time::Instant;
 
 use crate::args::{self, Args, Load};
 use crate::failure::{Failure, Result};
-use crate::input::{BadLine, Records, Unusable};
+use crate::input::{BadLine, Records, Stream, Unusable};
+use crate::interrupt;
 use crate::loader::{self, Loaded, Stop, Watch};
 use crate::open;
 use crate::output::{self, Output};
@@ -33,7 +34,10 @@ pub fn run(args: &Args, load: &Load) -> Result<()> {
     let key = load.key.as_deref().map(args::bytes).unwrap_or_default();
     let mut records = match Records::begin(input, load.format, key, load.no_header) {
         Ok(records) => records,
-        Err(Unusable::Io(error)) => return Err(Failure::file("read", Path::new(&name), error)),
+        Err(Unusable::Io(error)) => {
+            interrupt::check()?;
+            return Err(Failure::file("read", Path::new(&name), error));
+        }
         Err(Unusable::Column(why)) => return Err(Failure::No(format!("{name}: {why}"))),
         Err(Unusable::Usage(why)) => return Err(Failure::Usage(why)),
     };
@@ -87,12 +91,21 @@ fn report(args: &Args, name: &str, done: Loaded, seconds: f64) -> Result<()> {
 /// The input, and its size if it is a plain file.
 fn open_input(path: &Path) -> Result<(Box<dyn Read>, Option<u64>)> {
     if path.as_os_str() == "-" {
-        return Ok((Box::new(io::stdin()), None));
+        return Ok((stream(path, io::stdin())?, None));
     }
     let file = File::open(path).map_err(|error| Failure::file("open", path, error))?;
     let metadata = file.metadata().map_err(|error| Failure::file("read", path, error))?;
-    let size = metadata.is_file().then_some(metadata.len());
-    Ok((Box::new(file), size))
+    if metadata.is_file() {
+        Ok((Box::new(file), Some(metadata.len())))
+    } else {
+        Ok((stream(path, file)?, None))
+    }
+}
+
+/// An input that can be waited for.
+fn stream(path: &Path, input: impl Read + Send + 'static) -> Result<Box<dyn Read>> {
+    let stream = Stream::new(input).map_err(|error| Failure::file("read", path, error))?;
+    Ok(Box::new(stream))
 }
 
 fn durable(records: u64) -> String {
