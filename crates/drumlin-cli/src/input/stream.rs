@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn the_bytes_are_those_of_the_input() {
-        let bytes: Vec<u8> = (0..300_000u32).map(|i| (i * 7919 >> 8) as u8).collect();
+        let bytes: Vec<u8> = (0..300_000u32).map(|i| (i % 251) as u8).collect();
         let mut read = Vec::new();
         Stream::new(io::Cursor::new(bytes.clone())).unwrap().read_to_end(&mut read).unwrap();
         assert!(read == bytes);
