@@ -97,3 +97,32 @@ fn a_get_that_meets_rot_exits_3() {
     // The rotten block may lie between two of these keys; what never happens is a wrong answer.
     assert!(rotten < 50, "one flipped bit may cost one block, not {rotten} of 101 keys");
 }
+
+/// Regression: a table that was gone made a get fail with 1, as if the system had failed; a log that
+/// was gone made the store smaller, and `verify` called it sound.
+#[test]
+fn a_file_that_is_gone_is_named_and_exits_3() {
+    let store = Store::loaded(20_000);
+    store.feed(["load", "-", "--format", "lines"], "later\nlast\n").ok();
+    let log: Vec<_> =
+        store.files().into_iter().filter(|(path, _)| path.extension().is_some_and(|e| e == "log")).collect();
+    assert!(!log.is_empty());
+    log.iter().for_each(|(path, _)| fs::remove_file(path).unwrap());
+    for command in [&["verify"][..], &["count"], &["scan"]] {
+        let said = store.run(command).fails(3);
+        assert!(format!("{}{}", said.text(), said.err).contains(".log"), "{command:?}: {said:?}");
+    }
+    log.iter().for_each(|(path, bytes)| fs::write(path, bytes).unwrap());
+    store.run(["compact"]).ok();
+    let (table, _) = store
+        .files()
+        .into_iter()
+        .find(|(path, _)| path.extension().is_some_and(|e| e == "tbl"))
+        .expect("compacting makes a table");
+    fs::remove_file(&table).unwrap();
+    let name = table.file_name().unwrap().to_string_lossy().into_owned();
+    for command in [&["verify"][..], &["count"], &["scan"]] {
+        let said = store.run(command).fails(3);
+        assert!(format!("{}{}", said.text(), said.err).contains(&name), "{command:?}: {said:?}");
+    }
+}

@@ -114,7 +114,8 @@ fn close(store: &Store) -> Result<()> {
     let result = match store.log.get() {
         Some(log) => {
             let sound = store.poisoned().is_none() && !store.sequencer.is_broken();
-            log.close(sound)
+            let closed = log.close(sound);
+            if sound { closed.and_then(|()| open::note_end(store)) } else { closed }
         }
         None => Ok(()),
     };

@@ -59,8 +59,12 @@ pub(crate) fn open(env: Env, directory: &Path, options: Options) -> Result<Arc<S
         None
     };
     let (manifest, identity, state, manifest_path) = load(&env, directory, &options)?;
+    if !options.read_only {
+        // A table is no more durable than the name of the directory it lies in.
+        options.level_paths.values().try_for_each(|path| version::make_directory(&*env.fs, path))?;
+    }
     let log_directory = directory.join(LOG_DIRECTORY);
-    let recovered = log::scan(&env.fs, &log_directory, scan_options(&identity))?;
+    let recovered = log::scan(&env.fs, &log_directory, scan_options(&identity, &state))?;
     let memory = Memory::new(&env, &options);
     let keyspaces = keyspaces_of(directory, &options, &identity, &state, &memory)?;
     for keyspace in keyspaces.values() {
@@ -104,9 +108,13 @@ pub(crate) fn open(env: Env, directory: &Path, options: Options) -> Result<Arc<S
     if !recovered.clean || recovered.segments.len() > LOG_FILES_MAX {
         recovery.flush_all(start)?;
     }
+    if !recovery.edit.is_empty() {
+        append(&store, &recovery.edit)?;
+    }
+    // Behind the log's start: from this edit on a log that lacks the session has lost it.
     let session = Change::SessionStart { first_segment, boot_id: store.env.fs.boot_id() };
-    append(&store, &recovery.edit.with(session))?;
     let served = start_log(&store, &log_directory, first_segment, &recovered)
+        .and_then(|()| append(&store, &session.into()))
         .and_then(|()| remove_orphans(&store))
         .and_then(|()| Background::start(&store));
     match served {
@@ -248,10 +256,16 @@ pub(crate) fn append(store: &Store, edit: &VersionEdit) -> Result<()> {
     append_to(store, manifest, edit)
 }
 
-/// Appends to the manifest. A failure after which nobody knows whether the edit counts poisons the
-/// store; after any other the edit does not count, durably, and can be tried again.
+/// Appends to the manifest, and says with it how far the log is durable now. A failure after which
+/// nobody knows whether the edit counts poisons the store; after any other the edit does not count,
+/// durably, and can be tried again.
 pub(crate) fn append_to(store: &Store, manifest: &mut Manifest, edit: &VersionEdit) -> Result<()> {
-    let appended = manifest.append(edit);
+    let reaches = store.log.get().map_or(Lsn::ZERO, |log| log.durable());
+    let appended = if reaches > manifest.state().log_reaches {
+        manifest.append(&edit.clone().with(Change::LogReaches(reaches)))
+    } else {
+        manifest.append(edit)
+    };
     if let (Err(error), Some(_)) = (&appended, manifest.poisoned()) {
         store.poison(error);
     }
@@ -335,12 +349,22 @@ impl Recovery<'_> {
     }
 }
 
+/// Says in the manifest where the log was closed: one that ends before has lost something. On a full
+/// device it is left unsaid, since nothing is wrong with what was closed.
+pub(crate) fn note_end(store: &Store) -> Result<()> {
+    match append(store, &VersionEdit::new()) {
+        Err(error) if error.is_no_space() => Ok(()),
+        other => other,
+    }
+}
+
 /// How the log of this store is read.
-pub(crate) fn scan_options(identity: &Identity) -> ScanOptions {
+pub(crate) fn scan_options(identity: &Identity, state: &StoreState) -> ScanOptions {
     ScanOptions {
         secret: identity.secret,
         uuid: identity.uuid,
         segment_bytes: identity.segment_bytes as usize,
+        reaches: state.log_reaches,
         mode: log::Mode::Recover,
     }
 }

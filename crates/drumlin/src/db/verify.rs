@@ -12,6 +12,7 @@ use crossbeam_epoch as epoch;
 use crate::error::{Corruption, Error, Result};
 use crate::log::{self, Mode, ScanOptions};
 use crate::table::TableHandle;
+use crate::version::Manifest;
 
 use super::open::{LOG_DIRECTORY, scan_options};
 use super::store::Store;
@@ -70,11 +71,6 @@ pub(crate) fn verify(store: &Store, on_progress: &mut dyn FnMut(&VerifyProgress)
         match checked {
             Ok(()) => {}
             Err(Error::Corruption(problem)) => report.problems.push(problem),
-            Err(error) if error.is_missing_file() => report.problems.push(Corruption {
-                path: table.path().to_path_buf(),
-                offset: None,
-                what: "the manifest names this table, but the file is missing".into(),
-            }),
             Err(error) => return Err(error),
         }
         progress.bytes = before + table.meta().file_bytes;
@@ -89,7 +85,8 @@ pub(crate) fn verify(store: &Store, on_progress: &mut dyn FnMut(&VerifyProgress)
 
 /// Reads the log once more and collects what is wrong. A log that is being written is not looked at.
 fn verify_log(store: &Store, report: &mut VerifyReport) -> Result<()> {
-    let options = ScanOptions { mode: Mode::Inspect, ..scan_options(&store.identity) };
+    let (identity, state, _) = Manifest::load(&*store.env.fs, &store.directory)?;
+    let options = ScanOptions { mode: Mode::Inspect, ..scan_options(&identity, &state) };
     let log = log::scan(&store.env.fs, &store.directory.join(LOG_DIRECTORY), options)?;
     report.files += log.segments.len();
     report.bytes += log.segments.iter().map(|segment| segment.bytes).sum::<u64>();

@@ -14,6 +14,8 @@
 //! 4. A hole below a durable mark of its session, or before the close record of a sealed session
 //!    that was closed cleanly, is corruption: what was there had been durable. So is a missing segment, unless rule 3 says
 //!    that it may never have been.
+//!    So is a hole below the LSN that the log had reached, as the manifest knows, and a log that ends
+//!    before it: then the files of its end are gone, or all of them.
 //! 5. Segments below the floor do not count. The floor is the highest that any good header names.
 //!
 //! Invariants: no file is written; no bytes make it panic; every corruption names file and offset.
@@ -52,6 +54,8 @@ pub struct ScanOptions {
     pub uuid: Uuid,
     /// Bytes of data of one segment.
     pub segment_bytes: usize,
+    /// The log had been durable up to here, says the manifest.
+    pub reaches: Lsn,
     /// What the scan is for.
     pub mode: Mode,
 }
@@ -107,6 +111,7 @@ pub fn scan(fs: &Arc<dyn FileSystem>, dir: &Path, options: ScanOptions) -> Resul
     if newest.is_some() && !files.contains_key(&(floor.0 / units)) {
         scan.missing(dir, floor.0 / units)?;
     }
+    let mut reaches = options.reaches;
     let mut reader = Reader::new(&**fs, &files, units);
     for (at, session) in sessions.iter().enumerate() {
         let later = sessions.get(at + 1).map(|s| &s.header);
@@ -130,6 +135,11 @@ pub fn scan(fs: &Arc<dyn FileSystem>, dir: &Path, options: ScanOptions) -> Resul
                 recovered.end = found.end;
                 recovered.clean = found.closed;
                 recovered.torn = found.torn.clone();
+                if let Some(hole) = found.hole_below(scan.options.reaches, last_end) {
+                    let told = format!("the manifest says that the log reached {}", scan.options.reaches);
+                    scan.problem(Error::Corruption(hole.corruption(&told)))?;
+                    reaches = Lsn::ZERO;
+                }
             }
         }
         // After a power loss the names of the last session's segments may be gone, but the first;
@@ -150,6 +160,14 @@ pub fn scan(fs: &Arc<dyn FileSystem>, dir: &Path, options: ScanOptions) -> Resul
         note_segments(&mut segments, session, &found);
         recovered.sessions.push(session_info(session, &found, same_boot));
         recovered.runs.extend(found.runs.iter().map(|run| (run.start, run.end, session.keys)));
+    }
+    if recovered.end < reaches {
+        let last = newest.map_or("there is none".into(), |newest| format!("the last one is {newest}"));
+        let what = format!(
+            "the log ends at LSN {}, but the manifest says that it reached {reaches}: this segment or a later one is missing ({last})",
+            recovered.end
+        );
+        scan.problem(Error::corruption(dir.join(format::segment_name(reaches.0 / units)), None, what))?;
     }
     recovered.segments = segments.into_values().collect();
     recovered.problems = scan.problems;

@@ -193,6 +193,13 @@ impl SessionScan {
         self.end = self.runs.last().map_or(self.end, |run| run.end);
     }
 
+    /// The first hole below `reaches`, in a session whose files go up to `last_end`. What comes after
+    /// the last record is none if more files should follow.
+    pub(super) fn hole_below(&self, reaches: Lsn, last_end: Lsn) -> Option<&Hole> {
+        let tail = self.tail.iter().map(|(hole, _)| hole).filter(|_| reaches <= last_end);
+        self.holes.iter().chain(tail).find(|hole| hole.start < reaches)
+    }
+
     /// Cuts a session where the later one says; and at its first hole, if it was not closed
     /// cleanly and the power has gone since: then either all of it is flushed, or the later
     /// session had not begun to write.

@@ -72,7 +72,14 @@ impl Resident {
         meta: &TableMeta,
         options: &TableOptions,
     ) -> Result<Resident> {
-        let file = fs.open(path, ReadMode::Buffered)?;
+        let file = match fs.open(path, ReadMode::Buffered) {
+            // Here for all: a get, a scan, a job, `verify`. A table goes when no manifest names it.
+            Err(error) if error.is_missing_file() => {
+                let what = "the manifest names this table, but the file is missing";
+                return Err(Error::corruption(path, None, what));
+            }
+            opened => opened?,
+        };
         if file.bytes() != meta.file_bytes {
             let what = format!("the file has {} bytes, the manifest says {}", file.bytes(), meta.file_bytes);
             return Err(Error::corruption(path, None, what));

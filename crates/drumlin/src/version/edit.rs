@@ -30,6 +30,8 @@ const FLUSHED_TO: u8 = 6;
 const NEXT_TABLE_ID: u8 = 7;
 const NEXT_KEYSPACE_ID: u8 = 8;
 const SESSION_START: u8 = 9;
+/// Whoever does not know it only checks less.
+const LOG_REACHES: u8 = IGNORABLE | 10;
 
 /// Deepest level a table may be on; more is taken for damage.
 pub(super) const LEVEL_MAX: u32 = 63;
@@ -96,6 +98,9 @@ pub enum Change {
         /// The file system's boot id at that time.
         boot_id: [u8; 16],
     },
+    /// The log ended at this LSN or beyond, durably, when this was written: one that ends before
+    /// has lost something.
+    LogReaches(Lsn),
 }
 
 /// Changes that happen together.
@@ -208,6 +213,10 @@ fn encode_change(change: &Change, body: &mut Vec<u8>) -> u8 {
             body.extend_from_slice(boot_id);
             SESSION_START
         }
+        Change::LogReaches(lsn) => {
+            put_varint(body, lsn.0);
+            LOG_REACHES
+        }
     }
 }
 
@@ -233,6 +242,7 @@ fn decode_change(tag: u8, body: &mut Reader<'_>) -> Result<Option<Change>> {
         NEXT_TABLE_ID => Change::NextTableId(body.varint()?),
         NEXT_KEYSPACE_ID => Change::NextKeyspaceId(body.varint_u32()?),
         SESSION_START => Change::SessionStart { first_segment: body.varint()?, boot_id: body.array()? },
+        LOG_REACHES => Change::LogReaches(Lsn(body.varint()?)),
         unknown if unknown & IGNORABLE != 0 => return Ok(None),
         unknown => return Err(body.unsupported(format!("change {unknown}"))),
     }))
@@ -273,6 +283,7 @@ impl fmt::Display for Change {
             Change::SessionStart { first_segment, .. } => {
                 write!(f, "session starts at segment {first_segment}")
             }
+            Change::LogReaches(lsn) => write!(f, "the log reaches {lsn}"),
         }
     }
 }

@@ -101,8 +101,7 @@ impl Manifest {
     pub fn create(env: &Env, directory: &Path, identity: Identity) -> Result<Manifest> {
         let directory = nameable(directory);
         let fs = &env.fs;
-        fs.create_dir_all(directory)?;
-        sync_ancestors(&**fs, directory)?;
+        make_directory(&**fs, directory)?;
         if fs.exists(&join(directory, CURRENT_FILE))? {
             return Err(Error::invalid(format!("there is a store in {} already", directory.display())));
         }
@@ -354,6 +353,12 @@ impl fmt::Debug for Manifest {
 /// The path by which a directory can be synced: the current one has no name of its own.
 fn nameable(directory: &Path) -> &Path {
     if directory.as_os_str().is_empty() { Path::new(".") } else { directory }
+}
+
+/// Makes a directory and those above it, durably. Fine if it exists.
+pub fn make_directory(fs: &dyn FileSystem, directory: &Path) -> Result<()> {
+    fs.create_dir_all(directory)?;
+    sync_ancestors(fs, directory)
 }
 
 /// Makes the names of `directory` and of the directories above it durable. One that may not be read

@@ -34,7 +34,7 @@ pub use edit::{Change, VersionEdit};
 pub use identity::{Identity, STORE_FILE};
 pub use level_cursor::LevelCursor;
 pub use levels::Levels;
-pub use manifest::{CURRENT_FILE, Manifest, ManifestInfo, REWRITE_BYTES_MIN};
+pub use manifest::{CURRENT_FILE, Manifest, ManifestInfo, REWRITE_BYTES_MIN, make_directory};
 pub use orphans::orphans;
 pub use settings::{comparator_name, decode_options, encode_options};
 pub use state::{KeyspaceState, Misfit, Session, StoreState};

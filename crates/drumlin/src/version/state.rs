@@ -69,11 +69,19 @@ pub struct StoreState {
     pub next_keyspace_id: u32,
     /// The last session, if there was one.
     pub session: Option<Session>,
+    /// A log that ends before has lost something.
+    pub log_reaches: Lsn,
 }
 
 impl Default for StoreState {
     fn default() -> Self {
-        StoreState { keyspaces: BTreeMap::new(), next_table_id: 1, next_keyspace_id: 1, session: None }
+        StoreState {
+            keyspaces: BTreeMap::new(),
+            next_table_id: 1,
+            next_keyspace_id: 1,
+            session: None,
+            log_reaches: Lsn::ZERO,
+        }
     }
 }
 
@@ -125,6 +133,9 @@ impl StoreState {
         edit.push(Change::NextTableId(self.next_table_id));
         if let Some(Session { first_segment, boot_id }) = self.session {
             edit.push(Change::SessionStart { first_segment, boot_id });
+        }
+        if self.log_reaches > Lsn::ZERO {
+            edit.push(Change::LogReaches(self.log_reaches));
         }
         for keyspace in self.keyspaces.values() {
             let id = keyspace.id;
@@ -201,6 +212,7 @@ impl StoreState {
                 }
                 self.session = Some(Session { first_segment: *first_segment, boot_id: *boot_id });
             }
+            Change::LogReaches(lsn) => self.log_reaches = self.log_reaches.max(*lsn),
         }
         Ok(())
     }

@@ -7,6 +7,7 @@ mod crash;
 mod failures;
 mod full;
 mod jobs;
+mod lost;
 mod recovery;
 mod rot;
 mod workload;

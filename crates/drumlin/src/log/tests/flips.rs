@@ -218,7 +218,9 @@ fn what_a_newer_version_wrote_is_refused_as_unsupported() {
 fn another_stores_log_is_refused() {
     let (fs, _) = closed_log();
     let fs: Arc<dyn FileSystem> = fs;
-    let options = ScanOptions { secret: SECRET, uuid: [1; 16], segment_bytes: SMALL, mode: Mode::Recover };
+    let reaches = Lsn::ZERO;
+    let options =
+        ScanOptions { secret: SECRET, uuid: [1; 16], segment_bytes: SMALL, reaches, mode: Mode::Recover };
     assert!(scan(&fs, dir(), options).is_err_and(|e| e.is_corruption()));
     let options = ScanOptions { secret: 1, uuid: UUID, ..options };
     assert!(scan(&fs, dir(), options).is_err_and(|e| e.is_corruption()));

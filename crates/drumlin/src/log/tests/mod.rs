@@ -41,7 +41,7 @@ pub(super) fn options(segment_bytes: usize, prior: Prior) -> LogOptions {
 }
 
 pub(super) fn scan_with(fs: Arc<dyn FileSystem>, segment_bytes: usize, mode: Mode) -> Result<Recovered> {
-    scan(&fs, dir(), ScanOptions { secret: SECRET, uuid: UUID, segment_bytes, mode })
+    scan(&fs, dir(), ScanOptions { secret: SECRET, uuid: UUID, segment_bytes, reaches: Lsn::ZERO, mode })
 }
 
 /// Everything that counts, in order.
