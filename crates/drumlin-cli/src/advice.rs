@@ -56,7 +56,7 @@ fn store(error: &Error, args: &Args, db: &str) -> Option<String> {
         Error::Unsupported { .. } => {
             "open it with the version of Drumlin that wrote it, or a newer one".into()
         }
-        Error::Io { path, .. } if is_plain_file(args.db()) && !path.starts_with(args.db().join("x")) => {
+        Error::Io { .. } if is_plain_file(args.db()) => {
             format!("{db} is a file, and a store is a directory: name another place with --db DIR")
         }
         Error::Io { source, .. } => file(source.kind())?.into(),

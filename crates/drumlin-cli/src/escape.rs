@@ -119,7 +119,7 @@ mod tests {
     fn text_keeps_the_plain_name_and_other_bytes_get_hex() {
         assert_eq!(record(b"a", b"\xff\x0a").0, br#"{"key":"a","value_hex":"ff0a"}"#);
         let mut out = Vec::new();
-        push_record(&mut out, b"a\tb", None);
+        KeyForm { hex: false }.push_record(&mut out, b"a\tb", None);
         assert_eq!(out, br#"{"key":"a\tb"}"#);
     }
 

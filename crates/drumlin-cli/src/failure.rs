@@ -130,6 +130,9 @@ impl Failure {
             Failure::Store(Error::Locked { path }) => {
                 Some(format!("the store at {} is in use by another process", path.display()))
             }
+            Failure::Store(Error::NotFound { what: "store", name }) => {
+                Some(format!("there is no store at {name}"))
+            }
             Failure::Store(Error::NotFound { what, name }) => Some(format!("there is no {what} {name}")),
             Failure::Store(error) => Some(error.to_string()),
             Failure::File { op, path, source } => Some(format!("{op} {}: {source}", path.display())),

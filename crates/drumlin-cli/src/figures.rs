@@ -23,7 +23,7 @@ pub fn store(stats: &Stats, db: &Path, log: (u64, u64)) -> String {
     let all = tables(stats.keyspaces.iter());
     let unflushed: u64 = stats.keyspaces.iter().map(|k| k.memtable_entries).sum();
     let mut text = format!("store {}\n", db.display());
-    let mut line = |name: &str, figure: String| text.push_str(&format!("  {name:<18}{figure}\n"));
+    let mut line = |name: &str, figure: String| text.push_str(&format!("  {name:<20}{figure}\n"));
     line("keyspaces", count(stats.keyspaces.len() as u64));
     line("tables", level(&all));
     line("log", format!("{}, {}", plural(log.0, "file"), bytes(log.1)));
@@ -34,7 +34,7 @@ pub fn store(stats: &Stats, db: &Path, log: (u64, u64)) -> String {
     }
     for keyspace in &stats.keyspaces {
         text.push_str(&format!("keyspace {}\n", keyspace.name));
-        let mut line = |name: &str, figure: String| text.push_str(&format!("  {name:<18}{figure}\n"));
+        let mut line = |name: &str, figure: String| text.push_str(&format!("  {name:<20}{figure}\n"));
         line("only in the log", plural(keyspace.memtable_entries, "version"));
         for (number, found) in keyspace.levels.iter().enumerate() {
             line(&format!("level {number}"), level(found));

@@ -238,6 +238,6 @@ fn json_ends_with_the_number_of_records_however_the_load_ends() {
     let said = store.feed(["--json", "load", "-", "--format", "lines"], "a\nb\n\nc\n").fails(1);
     assert_eq!(last(&said).as_deref(), Some("{\"durable\":2}"));
     let said = store.feed(["--json", "load", "-", "--format", "lines", "--skip-bad"], "a\nb\n\nc\n");
-    assert_eq!(last(&said).as_deref(), Some("{\"durable\":3}"));
+    assert_eq!(last(&said).as_deref(), Some("{\"durable\":3,\"skipped\":1}"));
     said.ok();
 }
