@@ -42,8 +42,12 @@ pub fn walk(tour: &mut Tour<'_>, db: &Db) -> Result<()> {
     tour.say.figure("file_bytes", report.bytes);
 
     tour.say.section("The shape of the tree")?;
-    tour.say.line("Writes go to the log and to memory, from there to tables in level 0 (L0), and by merging down the")?;
-    tour.say.line("levels. Three keyspaces are left: the cities, their population, and what the killed process loaded.")?;
+    tour.say.line(
+        "Writes go to the log and to memory, from there to tables in level 0 (L0), and by merging down the",
+    )?;
+    tour.say.line(
+        "levels. Three keyspaces are left: the cities, their population, and what the killed process loaded.",
+    )?;
     tour.say.line("")?;
     tour.say.block(&figures::drawing(&db.stats()))?;
     tour.say.section("Figures of the work before the kill")?;

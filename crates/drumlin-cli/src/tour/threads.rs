@@ -62,7 +62,8 @@ pub fn walk(tour: &mut Tour<'_>, db: &Db) -> Result<()> {
         output::count(base)
     ))?;
     tour.say.line(format_args!("batches; {UPDATERS} add newborns with update(), {SWAPPERS} with compare-and-swap. Meanwhile the world is counted, in"))?;
-    tour.say.line("snapshots: a batch half done would change the sum, and a lost update would miss a birth.")?;
+    tour.say
+        .line("snapshots: a batch half done would change the sum, and a lost update would miss a birth.")?;
     let world = World {
         cities: &tour.cities,
         population,
