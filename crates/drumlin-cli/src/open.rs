@@ -38,10 +38,15 @@ pub fn write_keyspace(args: &Args) -> Result<(Db, Keyspace)> {
     }
 }
 
-/// Closes the store; the command's own failure wins over one of closing.
+/// Closes the store; the command's own failure wins over one of closing, unless the store met corruption.
 pub fn close_after<T>(db: Db, result: Result<T>) -> Result<T> {
-    let closed = db.close().map_err(Failure::from);
-    let value = result?;
-    closed?;
-    Ok(value)
+    match (result, db.close()) {
+        (Ok(value), Ok(())) => Ok(value),
+        (Ok(_), Err(error)) => Err(error.into()),
+        (Err(own), Err(error)) if error.is_corruption() && own.exit_code() != 3 => match own.message() {
+            Some(safe) => Err(Failure::Stopped { cause: Box::new(error.into()), safe }),
+            None => Err(error.into()),
+        },
+        (Err(own), _) => Err(own),
+    }
 }

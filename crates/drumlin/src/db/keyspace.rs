@@ -6,7 +6,7 @@
 use std::ops::{Bound, RangeBounds};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crossbeam_epoch as epoch;
 
@@ -33,6 +33,8 @@ pub(crate) struct KeyspaceState {
     /// Where its tables live, by level.
     pub directories: Vec<(u32, PathBuf)>,
     pub dropped: AtomicBool,
+    /// Nanoseconds each write is delayed for the debt on disk; 0 without.
+    pub delay_ns: AtomicU64,
 }
 
 impl KeyspaceState {

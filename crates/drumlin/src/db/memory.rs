@@ -27,7 +27,7 @@ use crate::options::Options;
 use crate::sync::Mutex;
 use crate::table::Shelf;
 
-use super::store::DELAY_NS_MAX;
+use super::pressure::DELAY_NS_MAX;
 
 /// Writes are delayed from this part of the share on, in percent.
 const SHORT_PERCENT: usize = 75;

@@ -15,6 +15,7 @@ mod loom_tests;
 mod memory;
 mod open;
 mod pointer;
+mod pressure;
 mod scan;
 mod slice;
 mod snapshot;
@@ -25,6 +26,7 @@ mod store_tests;
 mod superversion;
 #[cfg(all(test, not(loom), feature = "failpoints"))]
 mod tests;
+mod turn;
 mod verify;
 mod write;
 
@@ -32,6 +34,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+pub use background::JobFailure;
 pub use batch::Batch;
 pub use keyspace::Keyspace;
 pub use scan::Scan;
@@ -111,6 +114,7 @@ fn close(store: &Store) -> Result<()> {
     // What the log is closed with is then all there is.
     drop(store.stripes.lock_all());
     store.background.stop(store);
+    let told = store.background.verdict(store);
     let result = match store.log.get() {
         Some(log) => {
             let sound = store.poisoned().is_none() && !store.sequencer.is_broken();
@@ -124,7 +128,7 @@ fn close(store: &Store) -> Result<()> {
     store.memory.shelf.sweep_all();
     *store.manifest.lock() = None;
     *store.lock.lock() = None;
-    result
+    result.and(told)
 }
 
 impl Db {
@@ -265,10 +269,11 @@ impl Db {
         keyspaces.values().try_for_each(|keyspace| self.store.compact_keyspace(keyspace))
     }
 
-    /// Waits until no flush or compaction is running or due.
+    /// Waits until no flush or compaction is running or due. What failed before is tried again.
+    ///
+    /// Errors: why one of them failed, when all others are done.
     pub fn wait_for_idle(&self) -> Result<()> {
-        self.store.check_readable()?;
-        self.store.background.wait_until(&self.store, || self.store.background.is_idle(&self.store))
+        self.store.wait_for_idle()
     }
 
     /// Reads every byte of every table and checks it. Long work; reports as it goes.
@@ -283,6 +288,9 @@ impl Db {
 
     /// Stops background work, writes the clean-close mark and gives the lock back. Other handles
     /// answer `Closed` from then on.
+    ///
+    /// Errors: also, with all of that done, the first corruption that background work met since the store was opened, or why
+    /// a flush or a compaction failed that was not done since. What was acknowledged is as safe as it was.
     pub fn close(self) -> Result<()> {
         close(&self.store)
     }

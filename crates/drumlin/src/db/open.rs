@@ -207,6 +207,7 @@ fn keyspaces_of(
                 current: Current::new(first),
                 directories,
                 dropped: AtomicBool::new(false),
+                delay_ns: AtomicU64::new(0),
             }),
         );
     }
@@ -246,6 +247,7 @@ pub(crate) fn new_keyspace(
         options,
         directories: directories(&store.directory, &store.options),
         dropped: AtomicBool::new(false),
+        delay_ns: AtomicU64::new(0),
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 
 use crossbeam_epoch as epoch;
 
+use super::background::JobFailure;
 use super::store::Store;
 use crate::table::Parts;
 
@@ -93,6 +94,10 @@ pub struct Stats {
     pub stalled_ns: u64,
     /// Why writes are refused, if they are.
     pub poisoned: Option<String>,
+    /// The first corruption that a flush or a compaction met since open; its `count` is of all corruptions met so.
+    pub first_corruption: Option<JobFailure>,
+    /// The latest failure of a flush or a compaction since open, done since or not.
+    pub last_failure: Option<JobFailure>,
 }
 
 pub(crate) fn collect(store: &Store) -> Stats {
@@ -137,6 +142,7 @@ pub(crate) fn collect(store: &Store) -> Stats {
     let log = store.log.get();
     let snapshots = store.sequencer.snapshots().list();
     let completed = store.sequencer.completed();
+    let (first_corruption, last_failure) = store.background.failures();
     Stats {
         memory_budget_bytes: store.options.memory_bytes as u64,
         memtable_bytes: charged,
@@ -164,6 +170,8 @@ pub(crate) fn collect(store: &Store) -> Stats {
         stalls: counters.stalls.load(Ordering::Relaxed),
         stalled_ns: counters.stalled_ns.load(Ordering::Relaxed),
         poisoned: store.poisoned().map(str::to_string),
+        first_corruption,
+        last_failure,
         keyspaces,
     }
 }
@@ -210,7 +218,24 @@ impl Stats {
         let figures: Vec<String> =
             self.figures().into_iter().map(|(name, value)| format!("\"{name}\":{value}")).collect();
         let poisoned = self.poisoned.as_deref().map_or("null".to_string(), string);
-        format!("{{\"keyspaces\":[{}],{},\"poisoned\":{poisoned}}}", keyspaces.join(","), figures.join(","))
+        let failure = |failure: &Option<JobFailure>| {
+            failure.as_ref().map_or("null".to_string(), |f| {
+                format!(
+                    "{{\"keyspace\":{},\"job\":{},\"message\":{},\"count\":{}}}",
+                    string(&f.keyspace),
+                    string(f.job),
+                    string(&f.message),
+                    f.count
+                )
+            })
+        };
+        format!(
+            "{{\"keyspaces\":[{}],{},\"poisoned\":{poisoned},\"first_corruption\":{},\"last_failure\":{}}}",
+            keyspaces.join(","),
+            figures.join(","),
+            failure(&self.first_corruption),
+            failure(&self.last_failure)
+        )
     }
 
     fn figures(&self) -> [(&'static str, u64); 25] {
@@ -251,6 +276,13 @@ impl fmt::Display for Stats {
         }
         if let Some(why) = &self.poisoned {
             writeln!(f, "{:28} {why}", "poisoned")?;
+        }
+        for (name, failure) in
+            [("first_corruption", &self.first_corruption), ("last_failure", &self.last_failure)]
+        {
+            if let Some(JobFailure { keyspace, job, message, count }) = failure {
+                writeln!(f, "{name:28} {job} in keyspace {keyspace}: {message} (of {count})")?;
+            }
         }
         for keyspace in &self.keyspaces {
             writeln!(

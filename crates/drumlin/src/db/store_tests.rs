@@ -171,6 +171,36 @@ fn a_table_that_goes_while_the_store_is_opened_does_no_harm() {
     db.close().expect("close");
 }
 
+/// Regression: a memtable turns a segment ahead of the tail, and until the tail came there every put took its room in the
+/// next memtable, and then in its own: memory filled up with what nobody had written.
+#[test]
+fn what_is_written_before_a_border_takes_no_room_beyond_it() {
+    let (db, keyspace) = open(Options { memory_bytes: 64 << 20, ..Default::default() });
+    keyspace.put("first", "x").expect("put");
+    let (store, state) = (db.store.clone(), keyspace.state.clone());
+    let units = store.log().expect("open for writing").units_per_segment();
+    drop(store.log().expect("open for writing").ensure_room(6 * units).expect("room"));
+    let border = Lsn(store.sequencer.tail().0.next_multiple_of(units) + 2 * units);
+    let comparator = state.options.comparator.clone();
+    state.current.turn(border, || store.memory.memtable(&comparator));
+    let newest = || state.current.load(&crossbeam_epoch::pin()).active().memtable.clone();
+    let empty = newest().bytes();
+    for number in 0..100u32 {
+        keyspace.put(number.to_be_bytes(), [7; 1000]).expect("put");
+    }
+    assert!(store.sequencer.tail() < border);
+    assert_eq!(newest().bytes(), empty, "nothing belongs there yet");
+    while store.sequencer.tail() < border {
+        keyspace.put("more", [7; 1000]).expect("put");
+    }
+    for number in 0..100u32 {
+        keyspace.put(number.to_be_bytes(), [7; 1000]).expect("put");
+    }
+    assert!(newest().bytes() > empty, "and then it does");
+    drop(state);
+    db.close().expect("close");
+}
+
 /// Starts threads, but not the second worker.
 struct OneWorker(Arc<dyn Spawner>);
 

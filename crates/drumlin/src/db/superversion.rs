@@ -66,9 +66,19 @@ pub(crate) struct SuperVersion {
 }
 
 impl SuperVersion {
-    /// The generation writers start in.
+    /// The newest generation. Its border may lie beyond the tail: then writes still belong in one before.
     pub fn active(&self) -> &Arc<Generation> {
         &self.generations[0]
+    }
+
+    /// The generation that the next LSN belongs to, unless the log passes a border first. `tail` is asked for only if
+    /// there is a choice, and after this superversion was loaded.
+    #[inline]
+    pub fn generation_now(&self, tail: impl FnOnce() -> Lsn) -> &Arc<Generation> {
+        match self.generations.as_slice() {
+            [only] => only,
+            _ => self.generation_of(tail()),
+        }
     }
 
     /// The generation that `lsn` belongs to.

@@ -3,7 +3,8 @@
 //! Place: called by `keyspace` and `batch`; puts `commit`, `log` and `memory` together.
 //!
 //! The steps of a write (numbers as in the commit protocol):
-//! 1. room in the log is made sure of, with nothing held; the node is allocated and filled;
+//! 1. room in the log is made sure of, with nothing held; the node is allocated and filled, in the generation of the
+//!    newest LSN drawn;
 //! 2. the key's stripe is locked;
 //! 3. the LSN is drawn (the slot shows a lower bound before, the LSN after);
 //! 5. the record is copied into the log;
@@ -24,6 +25,8 @@
 //!
 //! Origin: cLSM §3.1-§3.3; the deviations are in docs/papers/clsm.md. Tests: tests/linearizability.rs,
 //! tests/frozen.rs, `commit::loom_tests`.
+
+use std::sync::atomic::Ordering;
 
 use crossbeam_epoch as epoch;
 
@@ -117,7 +120,7 @@ fn install(
     let room = log.ensure_room(units)?;
 
     let guard = epoch::pin();
-    let first = keyspace.current.load(&guard).active();
+    let first = keyspace.current.load(&guard).generation_now(|| store.sequencer.tail());
     let mut node = first.memtable.reserve(key, kind, value);
     failpoint::hit("write::reserved");
 
@@ -206,7 +209,10 @@ pub(crate) fn read_modify_write<T>(
 /// Commits the operations of a batch (or one range deletion) at one LSN.
 pub(crate) fn commit_batch(store: &Store, operations: &[Operation], options: WriteOptions) -> Result<()> {
     let Some(first) = operations.first() else { return Ok(()) };
-    let durability = store.admit(&first.keyspace, options)?;
+    // Held back as the slowest of its keyspaces is.
+    let delay = |o: &&Operation| o.keyspace.delay_ns.load(Ordering::Relaxed);
+    let slowest = operations.iter().max_by_key(delay).unwrap_or(first);
+    let durability = store.admit(&slowest.keyspace, options)?;
     for operation in operations {
         if operation.keyspace.options.logged != first.keyspace.options.logged {
             return Err(Error::invalid(

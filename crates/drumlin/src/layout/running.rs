@@ -44,6 +44,17 @@ impl Running {
         }
     }
 
+    /// Claims all that `other` claims.
+    pub fn extend(&mut self, other: &Running) {
+        self.tables.extend(&other.tables);
+        self.outputs.extend(other.outputs.iter().cloned());
+    }
+
+    /// True if one of the plan's inputs is claimed.
+    pub fn shares(&self, plan: &CompactionPlan) -> bool {
+        plan.tables().any(|(_, table)| self.reads(table.meta().id))
+    }
+
     /// Number of running jobs.
     pub fn jobs(&self) -> usize {
         self.outputs.len()

@@ -10,6 +10,7 @@ mod jobs;
 mod lost;
 mod recovery;
 mod rot;
+mod starving;
 mod workload;
 mod writers;
 

@@ -1,0 +1,191 @@
+//! The queue: which jobs run, which are due, and which comes first.
+//!
+//! Place: workers `pick` from it and `finish` what they took; work by hand claims its tables here too.
+//!
+//! A flush comes first (it frees memory), that of the oldest generation; then the compaction of the keyspace that needs it
+//! most. A keyspace has at most one flush at a time; compactions of one keyspace may run side by side on different tables.
+//!
+//! Invariants:
+//! 1. A plan is made, and noted as running, under `state`, from levels loaded under it: a job is among the running, or its
+//!    outcome in the levels.
+//! 2. A generation is flushed once the log has passed its end: before, a write may still belong in it.
+//! 3. One worker stays free of compactions: writers must not wait for one to end before memory is flushed.
+//! 4. What failed is not picked before its time (`failures`), and stands in the way of nothing else.
+//!
+//! Concurrency: all of it under `Background::state`. Tests: `tests/variants.rs`, `db::tests::jobs`.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_epoch as epoch;
+
+use crate::error::Result;
+use crate::key::Lsn;
+use crate::layout::{self, CompactionPlan, Running};
+use crate::version::KeyspaceId;
+
+use super::super::keyspace::KeyspaceState;
+use super::super::store::Store;
+use super::Background;
+use super::failures::{Failures, Work};
+
+/// What runs, what was asked for, what failed.
+#[derive(Default)]
+pub(crate) struct State {
+    pub flushing: HashSet<KeyspaceId>,
+    /// Compactions of each keyspace, and what they hold.
+    pub compacting: HashMap<KeyspaceId, Running>,
+    /// Keyspaces whose memtable somebody wants on disk, and how many want it.
+    pub asked: HashMap<KeyspaceId, usize>,
+    /// Jobs under way, on workers and on users' threads.
+    pub jobs: usize,
+    /// Compactions on workers.
+    compactions: usize,
+    /// Goes up with every change that a waiter could wait for.
+    pub epoch: u64,
+    pub failures: Failures,
+}
+
+impl State {
+    /// A compaction starts.
+    pub fn begin(&mut self, keyspace: KeyspaceId, plan: &CompactionPlan) {
+        self.jobs += 1;
+        self.compacting.entry(keyspace).or_default().begin(plan);
+    }
+
+    /// A compaction has ended.
+    pub fn end(
+        &mut self,
+        keyspace: &KeyspaceState,
+        plan: &CompactionPlan,
+        outcome: &Result<()>,
+        now: Duration,
+    ) {
+        self.jobs -= 1;
+        self.compacting.entry(keyspace.id).or_default().end(plan);
+        self.note(keyspace, Work::Compaction(plan), outcome, now);
+    }
+
+    fn note(&mut self, keyspace: &KeyspaceState, work: Work<'_>, outcome: &Result<()>, now: Duration) {
+        match outcome {
+            Ok(()) => self.failures.succeed(keyspace.id, work),
+            Err(error) => self.failures.fail((keyspace.id, &keyspace.name), work, error, now),
+        }
+    }
+}
+
+/// Something for a worker to do.
+pub(super) enum Job {
+    Flush(Arc<KeyspaceState>),
+    Compact(Arc<KeyspaceState>, CompactionPlan),
+}
+
+/// What a worker finds.
+pub(super) enum Next {
+    Job(Job),
+    /// Nothing; but something that failed may be tried again after so long.
+    Nothing(Option<Duration>),
+}
+
+pub(super) fn oldest_snapshot(store: &Store) -> Lsn {
+    store.sequencer.snapshots().list().first().copied().unwrap_or(Lsn::MAX)
+}
+
+impl Background {
+    /// The most urgent job, and marks it begun. Generations that end above `tail` are left alone.
+    pub(super) fn pick(&self, store: &Store, tail: Lsn) -> Next {
+        let keyspaces = store.keyspaces.lock().clone();
+        let now = store.env.clock.now();
+        let guard = epoch::pin();
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        let oldest = keyspaces
+            .values()
+            .filter(|k| !state.flushing.contains(&k.id) && state.failures.may_flush(k.id, now))
+            .filter_map(|k| {
+                let oldest = k.current.load(&guard).frozen().last()?;
+                (oldest.end() <= tail).then(|| (oldest.start, k))
+            })
+            .min_by_key(|(start, _)| *start);
+        if let Some((_, keyspace)) = oldest {
+            state.flushing.insert(keyspace.id);
+            state.jobs += 1;
+            return Next::Job(Job::Flush(keyspace.clone()));
+        }
+        state.failures.keep_only(|id| keyspaces.values().any(|k| k.id == id));
+        let later = state.failures.next_due(now);
+        if state.compactions >= (store.options.background_threads - 1).max(1) {
+            return Next::Nothing(later);
+        }
+        let oldest_snapshot = oldest_snapshot(store);
+        let urgent = keyspaces
+            .values()
+            .filter_map(|k| {
+                let levels = &k.current.load(&guard).levels;
+                let running = state.compacting.entry(k.id).or_default();
+                let held = state.failures.held(k.id, running, now);
+                let plan = layout::pick(levels, &k.options, &held, oldest_snapshot)?;
+                Some((k, plan, layout::debt_bytes(levels, &k.options)))
+            })
+            .max_by_key(|(_, _, debt)| *debt);
+        let Some((keyspace, plan, _)) = urgent else { return Next::Nothing(later) };
+        state.begin(keyspace.id, &plan);
+        state.compactions += 1;
+        Next::Job(Job::Compact(keyspace.clone(), plan))
+    }
+
+    /// What a worker took has ended.
+    pub(super) fn finish(&self, job: Job, outcome: &Result<()>, now: Duration) {
+        let mut state = self.state.lock();
+        match job {
+            Job::Flush(keyspace) => {
+                state.jobs -= 1;
+                state.flushing.remove(&keyspace.id);
+                state.note(&keyspace, Work::Flush, outcome, now);
+            }
+            Job::Compact(keyspace, plan) => {
+                state.end(&keyspace, &plan, outcome, now);
+                state.compactions -= 1;
+            }
+        }
+        state.epoch += 1;
+        self.work.notify_all();
+        self.progress.notify_all();
+    }
+
+    /// True if no job runs and none is due. What was frozen at a border that the log has not reached is not due: it
+    /// waits for writes, which need not come. What failed is not due before its time.
+    pub fn is_idle(&self, store: &Store) -> bool {
+        let tail = store.sequencer.tail();
+        let keyspaces = store.keyspaces.lock().clone();
+        let now = store.env.clock.now();
+        let guard = epoch::pin();
+        let (nothing, oldest) = (Running::new(), oldest_snapshot(store));
+        let state = self.state.lock();
+        state.jobs == 0
+            && keyspaces.values().all(|k| {
+                let levels = k.current.load(&guard);
+                let held = state.failures.held(k.id, &nothing, now);
+                (levels.frozen().last().is_none_or(|oldest| oldest.end() > tail)
+                    || !state.failures.may_flush(k.id, now))
+                    && layout::pick(&levels.levels, &k.options, &held, oldest).is_none()
+            })
+    }
+
+    /// True if a flush that has not failed can be expected to free memory.
+    pub fn may_flush_something(&self, store: &Store) -> bool {
+        let keyspaces = store.keyspaces.lock().clone();
+        let guard = epoch::pin();
+        let state = self.state.lock();
+        let frozen =
+            |k: &KeyspaceState| k.current.load(&guard).frozen().iter().any(|g| !g.memtable.is_empty());
+        !state.flushing.is_empty()
+            || keyspaces.values().any(|k| state.failures.of_flush(k.id).is_none() && frozen(k))
+    }
+
+    /// Jobs running now.
+    pub fn running(&self) -> usize {
+        self.state.lock().jobs
+    }
+}

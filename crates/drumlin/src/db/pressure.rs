@@ -1,0 +1,131 @@
+//! Back-pressure: what holds writers back while memory or the disk is behind.
+//!
+//! Place: `store` calls `hold_back` before a write takes any lock; workers call `measure_pressure` after every job and
+//! `wake_writers` when memory was freed.
+//!
+//! Debt delays a write, smoothly more the nearer memory is to its bound or the fuller its keyspace's level 0 is; at the
+//! bound of memory it waits for a flush. There is no hard stop short of the budget. See `memory`.
+//!
+//! Invariants:
+//! 1. Level 0 of one keyspace delays writes of that keyspace only.
+//! 2. A writer that is stopped hears of a flush that keeps failing when no other flush can help it, and of no other
+//!    failure.
+//! 3. Whoever is stopped has made every worker look for work.
+//!
+//! Concurrency: writers wait on `Background::progress` with nothing else held; a delay ends early when that is notified.
+//! Tests: `store_tests`, `tests/memory.rs`, `db::tests::full`, `db::tests::starving`.
+
+use std::cell::Cell;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::error::Result;
+
+use super::background::Background;
+use super::keyspace::KeyspaceState;
+use super::store::Store;
+
+/// The delay of one write at the end of the smooth part.
+pub(crate) const DELAY_NS_MAX: f64 = 200_000.0;
+
+/// The shortest time that a writer is made to wait.
+const DELAY_MIN: Duration = Duration::from_millis(1);
+
+thread_local! {
+    /// What this thread was told to wait and has not waited yet.
+    static DELAY_DUE: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+}
+
+impl Background {
+    /// A writer waits until memory is below its bound again.
+    pub fn wait_while_full(&self, store: &Store, full: impl Fn() -> bool) -> Result<()> {
+        self.counters.stalls.fetch_add(1, Ordering::Relaxed);
+        let mut state = self.state.lock();
+        // A worker that found nothing to do looks again.
+        state.epoch += 1;
+        self.work.notify_all();
+        // Where there was hope still.
+        let mut hope = None;
+        while full() {
+            if let Some(error) = state.failures.of_any_flush().filter(|_| hope != Some(state.epoch)) {
+                let (error, epoch) = (error.clone(), state.epoch);
+                drop(state);
+                if !self.may_flush_something(store) {
+                    return Err(error);
+                }
+                hope = Some(epoch);
+                state = self.state.lock();
+                continue;
+            }
+            self.progress.wait(&mut state);
+        }
+        Ok(())
+    }
+
+    /// Memory may have room again.
+    pub fn wake_writers(&self) {
+        let _state = self.state.lock();
+        self.progress.notify_all();
+    }
+
+    /// A writer is held back: the smooth part of back-pressure. A thread's delays are added up and waited
+    /// for together, since the shortest wait there is takes tens of microseconds.
+    pub fn stall(&self, delay: Duration) {
+        let delay = DELAY_DUE.take() + delay;
+        if delay < DELAY_MIN {
+            DELAY_DUE.set(delay);
+            return;
+        }
+        self.counters.stalls.fetch_add(1, Ordering::Relaxed);
+        self.counters.stalled_ns.fetch_add(delay.as_nanos() as u64, Ordering::Relaxed);
+        let mut state = self.state.lock();
+        let _ = self.progress.wait_for(&mut state, delay);
+    }
+}
+
+impl Store {
+    /// Delays a write, or makes it wait until memory has room.
+    #[cold]
+    pub(super) fn hold_back(&self, delay_ns: u64) -> Result<()> {
+        if self.memory.sound_alarm() {
+            self.background.wake();
+        }
+        if self.is_full() {
+            return self
+                .background
+                .wait_while_full(self, || self.is_full() && !self.is_closed() && self.poisoned().is_none());
+        }
+        let delay_ns = delay_ns.max(self.memory.delay_ns());
+        if delay_ns != 0 {
+            self.background.stall(Duration::from_nanos(delay_ns));
+        }
+        Ok(())
+    }
+
+    /// True while writers wait for a flush.
+    pub fn is_full(&self) -> bool {
+        self.memory.is_full()
+    }
+
+    /// Computes the delays anew. Called after whatever changes them: turns, jobs, dropped keyspaces.
+    pub fn measure_pressure(&self) {
+        // Two at once could store in the other order than they looked: a level 0 that was just emptied would count as full.
+        let looking = self.pressure.lock();
+        let guard = crossbeam_epoch::pin();
+        let keyspaces = self.keyspaces.lock().clone();
+        for keyspace in keyspaces.values() {
+            // From twice level 0's trigger on; what memory asks for is worked out by each write.
+            let load = level0_overhang(keyspace, &guard).min(1.0);
+            keyspace.delay_ns.store((load * load * DELAY_NS_MAX) as u64, Ordering::Relaxed);
+        }
+        drop(looking);
+        self.background.wake();
+    }
+}
+
+/// How far level 0 is beyond twice its trigger; 1 at six times.
+fn level0_overhang(keyspace: &KeyspaceState, guard: &crossbeam_epoch::Guard) -> f64 {
+    let trigger = keyspace.options.level0_tables as f64;
+    let tables = keyspace.current.load(guard).levels.level(0).len() as f64;
+    (tables - 2.0 * trigger).max(0.0) / (4.0 * trigger)
+}

@@ -1,0 +1,109 @@
+//! Turns: when a keyspace gets a new memtable, and when the log is padded to get there.
+//!
+//! Place: the log calls `on_border` before a segment opens; workers call `is_stuck` and `pad_to_border` when they find
+//! nothing to do, `manual` when a flush was asked for.
+//!
+//! A memtable turns at a segment border (I2), one segment ahead of the tail; it is flushed once the tail is there.
+//!
+//! Concurrency: `on_border` runs on the thread that opens segments and waits for nobody. A pad is a write like any other,
+//! under a stripe. Tests: `store_tests`, `tests/memory.rs`, `tests/graveyard.rs`.
+
+use crate::error::Result;
+use crate::key::Lsn;
+
+use super::keyspace::KeyspaceState;
+use super::store::Store;
+
+/// A memtable is turned at half of what an arena can hold, whatever the options say.
+const MEMTABLE_BYTES_MAX: usize = 16 << 30;
+
+impl Store {
+    /// Bytes at which a keyspace's memtable is turned.
+    pub fn memtable_limit(&self, keyspace: &KeyspaceState) -> usize {
+        keyspace
+            .options
+            .memtable_bytes
+            .unwrap_or(usize::MAX)
+            .min(self.memory.memtable_share / 2)
+            .min(MEMTABLE_BYTES_MAX)
+    }
+
+    /// Called by the log before the segment that begins at `border` opens: turns the keyspaces whose
+    /// memtable would outgrow its limit, and those that hold the oldest log beyond its bound.
+    pub fn on_border(&self, border: Lsn) {
+        let keyspaces = self.keyspaces.lock().clone();
+        let guard = crossbeam_epoch::pin();
+        let segment = self.identity.segment_bytes as usize;
+        let log_over = self.log.get().is_some_and(|log| {
+            let live = log.live_bytes();
+            live + segment as u64 > self.options.log_bytes_max as u64
+                || self.is_scarce(live + 2 * segment as u64)
+        });
+        let mut turnable: Vec<_> = keyspaces
+            .values()
+            .map(|k| (k, k.current.load(&guard).active()))
+            .filter(|(_, active)| !active.memtable.is_empty() && active.start < border)
+            .collect();
+        // The largest first: they make the most room.
+        turnable.sort_by_key(|(_, active)| std::cmp::Reverse(active.memtable.bytes()));
+        let oldest = turnable.iter().map(|(_, active)| active.start).min();
+        let mut staying: usize = turnable.iter().map(|(_, active)| active.memtable.bytes()).sum();
+        for (keyspace, active) in turnable {
+            let bytes = active.memtable.bytes();
+            let limit = self.memtable_limit(keyspace);
+            // A segment is written before this border comes, and one before the next one does.
+            let ahead = (segment + segment / 2).min(limit / 2);
+            let outgrown = bytes + ahead >= limit;
+            let pins = log_over && Some(active.start) == oldest;
+            let crowds = staying + segment + segment / 2 >= self.memory.memtable_share / 2;
+            let asked = self.background.flush_asked(keyspace.id);
+            if outgrown || pins || crowds || asked {
+                let comparator = keyspace.options.comparator.clone();
+                keyspace.current.turn(border, || self.memory.memtable(&comparator));
+                staying -= bytes.min(staying);
+            }
+        }
+        drop(guard);
+        self.measure_pressure();
+        self.background.wake();
+    }
+
+    /// True if memory is short and nothing can be flushed: the log has not reached the end of what is frozen, or nothing
+    /// is frozen, since what fills memory hardly fills the log.
+    /// The tail is the one by which the caller found nothing to flush: with a later one neither of the two might see work.
+    pub fn is_stuck(&self, tail: Lsn) -> bool {
+        if !self.memory.is_short() {
+            return false;
+        }
+        let keyspaces = self.keyspaces.lock().clone();
+        let guard = crossbeam_epoch::pin();
+        let mut frozen = keyspaces.values().filter_map(|k| k.current.load(&guard).frozen().last()).peekable();
+        let nothing_due = match frozen.peek() {
+            None => true,
+            Some(_) => self.is_full() && frozen.all(|oldest| oldest.end() > tail),
+        };
+        // Else it is readers who hold the memory, and a border helps nobody.
+        nothing_due && self.memtable_bytes() >= self.memory.memtable_share / 4
+    }
+
+    /// Fills the log up to the next segment border, so that what was turned there can be flushed.
+    pub fn pad_to_border(&self) -> Result<()> {
+        let log = self.log()?;
+        let room = log.ensure_room(log.units_per_segment())?;
+        // Close waits for every stripe, and what comes later sees the mark: no pad behind the last record.
+        let held = self.stripes.lock(0);
+        self.check_writable()?;
+        let pad = self.sequencer.begin_to_border(log.units_per_segment());
+        drop(room);
+        log.write_pad(pad.lsn(), pad.end().0 - pad.lsn().0)?;
+        pad.commit();
+        drop(held);
+        Ok(())
+    }
+
+    /// True if the device has less than `needed` bytes left. What the log holds becomes tables while
+    /// there is room for both: on a device full of log nothing could be flushed.
+    fn is_scarce(&self, needed: u64) -> bool {
+        matches!(self.env.fs.free_bytes(&self.directory), Ok(Some(free)) if free < needed)
+    }
+}
