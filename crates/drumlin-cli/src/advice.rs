@@ -22,6 +22,7 @@ pub fn advice(failure: &Failure, args: &Args) -> Option<String> {
             (Failure::Interrupted, _) => "load the input again to have the rest".into(),
             (_, advice) => return advice,
         },
+        Failure::AtClose { closing, .. } => return advice(closing, args),
         Failure::Store(error) => return store(error, args, &db()),
         Failure::File { source, .. } => return Some(file(source.kind())?.into()),
         Failure::Output(_) => "the answer was not printed whole".into(),

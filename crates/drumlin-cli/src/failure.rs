@@ -41,6 +41,13 @@ pub enum Failure {
         /// Records that are safe.
         durable: u64,
     },
+    /// The store turned out worse when it was closed than what the command had failed of.
+    AtClose {
+        /// What closing said.
+        closing: Box<Failure>,
+        /// The command's own failure.
+        own: Box<Failure>,
+    },
     /// The arguments make no sense, alone or together.
     Usage(String),
     /// The key is not there.
@@ -78,6 +85,7 @@ impl Failure {
         match self {
             Failure::OutputClosed => 0,
             Failure::Stopped { cause, .. } => cause.exit_code(),
+            Failure::AtClose { closing, .. } => closing.exit_code(),
             Failure::Store(error) if error.is_corruption() => 3,
             Failure::Corrupt(_) => 3,
             Failure::Usage(_) => 2,
@@ -108,6 +116,7 @@ impl Failure {
             Failure::Store(_) => "store",
             Failure::Output(_) | Failure::OutputClosed => "output",
             Failure::Stopped { cause, .. } => cause.kind(),
+            Failure::AtClose { closing, .. } => closing.kind(),
             Failure::Usage(_) => "usage",
             Failure::Absent(_) => "absent",
             Failure::NotSwapped(_) => "not_swapped",
@@ -115,6 +124,15 @@ impl Failure {
             Failure::Refused(_) => "refused",
             Failure::Check(_) => "check",
             Failure::Interrupted => "interrupted",
+        }
+    }
+
+    /// Records that are safe, if a load stopped half way.
+    pub fn durable(&self) -> Option<u64> {
+        match self {
+            Failure::Stopped { durable, .. } => Some(*durable),
+            Failure::AtClose { own, .. } => own.durable(),
+            _ => None,
         }
     }
 
@@ -126,6 +144,10 @@ impl Failure {
                 let cause = cause.message().unwrap_or_else(|| "standard output was closed".into());
                 let verb = if *durable == 1 { "is" } else { "are" };
                 Some(format!("{cause}; {} {verb} durable", output::plural(*durable, "record")))
+            }
+            Failure::AtClose { closing, own } => {
+                let both = [closing.message(), own.message()];
+                Some(both.into_iter().flatten().collect::<Vec<_>>().join("; "))
             }
             Failure::Store(Error::Locked { path }) => {
                 Some(format!("the store at {} is in use by another process", path.display()))
@@ -179,6 +201,11 @@ mod tests {
             assert_eq!((stopped.exit_code(), stopped.kind()), (code, kind));
             assert_eq!(stopped.message().unwrap(), format!("{text}; 5 records are durable"));
         }
+        let stopped = Failure::Stopped { cause: Box::new(Failure::Interrupted), durable: 2 };
+        let rot = Failure::from(Error::corruption("f", None, "rot"));
+        let both = Failure::AtClose { closing: Box::new(rot), own: Box::new(stopped) };
+        assert_eq!((both.exit_code(), both.kind(), both.durable()), (3, "corruption", Some(2)));
+        assert_eq!(both.message().unwrap(), "corruption in f: rot; interrupted; 2 records are durable");
         let one = Failure::Stopped { cause: Box::new(Failure::Interrupted), durable: 1 };
         assert_eq!(one.message().unwrap(), "interrupted; 1 record is durable");
     }

@@ -43,10 +43,9 @@ pub fn close_after<T>(db: Db, result: Result<T>) -> Result<T> {
     match (result, db.close()) {
         (Ok(value), Ok(())) => Ok(value),
         (Ok(_), Err(error)) => Err(error.into()),
-        (Err(own), Err(error)) if error.is_corruption() && own.exit_code() != 3 => match own.message() {
-            Some(safe) => Err(Failure::Stopped { cause: Box::new(error.into()), safe }),
-            None => Err(error.into()),
-        },
+        (Err(own), Err(error)) if error.is_corruption() && own.exit_code() != 3 => {
+            Err(Failure::AtClose { closing: Box::new(error.into()), own: Box::new(own) })
+        }
         (Err(own), _) => Err(own),
     }
 }

@@ -68,7 +68,7 @@ fn tell_json(message: &str, failure: &Failure) {
     let mut line = br#"{"error":"#.to_vec();
     escape::push_string(&mut line, message);
     line.extend_from_slice(format!(r#","kind":"{}""#, failure.kind()).as_bytes());
-    if let Failure::Stopped { durable, .. } = failure {
+    if let Some(durable) = failure.durable() {
         line.extend_from_slice(format!(r#","durable":{durable}"#).as_bytes());
     }
     line.extend_from_slice(b"}\n");
