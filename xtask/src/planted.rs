@@ -4,14 +4,16 @@
 //! `planted/NAME.toml`, read by `bug`.
 //!
 //! Per bug: one substitution; the test must *build* (a bug that does not compile shows nothing), then *fail*
-//! with the named test, or die, or, if the bug says so, hang. Before that, every test command passes on the tree without a bug
-//! (a test that fails anyway catches nothing).
-//! The copy lives in `target/planted`, so builds between bugs are incremental and the working tree is never touched.
+//! with the named test, or die, or, if the bug says so, hang. Before that, its test command passes on the tree without a
+//! bug (a test that fails anyway catches nothing).
+//! One worker for each core has a copy of the tree in `target/planted-N`, so builds between bugs are incremental and the
+//! working tree is never touched; it takes all bugs of one test command together.
 
 mod bug;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use crate::process::{End, cargo, human, watch};
@@ -20,8 +22,8 @@ use bug::Bug;
 
 const BUILD_LIMIT: Duration = Duration::from_secs(1200);
 const TEST_LIMIT: Duration = Duration::from_secs(600);
-/// For a bug that hangs: longer than its test takes on a busy machine.
-const HANG_LIMIT: Duration = Duration::from_secs(60);
+/// For a bug that hangs, at least: longer than its test takes on a busy machine.
+const HANG_LIMIT: Duration = Duration::from_secs(30);
 
 /// Plants the named bugs, or all.
 pub fn run(arguments: &[String]) -> Result<(), String> {
@@ -44,24 +46,50 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     if let Some((path, what)) = stale.first() {
         return Err(format!("planted: {}: {what}", path.display()));
     }
-    let copy = Copy::make(&root)?;
-    let usual = if flag("--no-baseline") { Duration::ZERO } else { baseline(&copy, &bugs)? };
-    let mut survivors = Vec::new();
-    println!("{:36} {:10} {:>8}  caught by", "bug", "outcome", "time");
+    let mut groups: BTreeMap<(bool, &[String]), Vec<&Bug>> = BTreeMap::new();
     for bug in &bugs {
-        let began = Instant::now();
-        let outcome = plant(&copy, bug, if bug.hangs { HANG_LIMIT.max(usual * 5) } else { TEST_LIMIT });
-        let took = human(began.elapsed());
-        match outcome {
-            Ok(caught_by) => println!("{:36} {:10} {took:>8}  {caught_by}", bug.name, "caught"),
-            Err(why) => {
-                println!("{:36} {:10} {took:>8}  {why}", bug.name, "SURVIVED");
-                survivors.push(bug.name.as_str());
-            }
-        }
+        groups.entry((bug.loom, &bug.test)).or_default().push(bug);
     }
+    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(groups.len());
+    let copies = (0..workers).map(|number| Copy::make(&root, number)).collect::<Result<Vec<_>, _>>()?;
+    // From the back: the model checker's first, which take longest.
+    let queue = Mutex::new(groups.into_values().collect::<Vec<_>>());
+    let next = || queue.lock().expect("no worker panics with it").pop();
+    let survivors = Mutex::new(Vec::new());
+    println!("{:36} {:10} {:>8}  caught by", "bug", "outcome", "time");
+    std::thread::scope(|scope| {
+        let work = |copy: &Copy| -> Result<(), String> {
+            while let Some(group) = next() {
+                let usual = if flag("--no-baseline") { HANG_LIMIT / 5 } else { baseline(copy, group[0])? };
+                for bug in group {
+                    if !judged(copy, bug, usual) {
+                        survivors.lock().expect("no worker panics with it").push(bug.name.clone());
+                    }
+                }
+            }
+            Ok(())
+        };
+        let workers: Vec<_> = copies.iter().map(|copy| scope.spawn(move || work(copy))).collect();
+        workers
+            .into_iter()
+            .try_for_each(|w| w.join().map_err(|_| "planted: a worker panicked".to_string())?)
+    })?;
+    let survivors = survivors.into_inner().expect("no worker panics with it");
     println!("planted: {} of {} bugs caught", bugs.len() - survivors.len(), bugs.len());
     if survivors.is_empty() { Ok(()) } else { Err(format!("planted: not caught: {}", survivors.join(", "))) }
+}
+
+/// Plants one bug and prints what became of it. True if it was caught. `usual` is how long its test takes without it.
+fn judged(copy: &Copy, bug: &Bug, usual: Duration) -> bool {
+    let began = Instant::now();
+    let outcome = plant(copy, bug, if bug.hangs { HANG_LIMIT.max(usual * 5) } else { TEST_LIMIT });
+    let took = human(began.elapsed());
+    let (word, what) = match &outcome {
+        Ok(caught_by) => ("caught", caught_by),
+        Err(why) => ("SURVIVED", why),
+    };
+    println!("{:36} {word:10} {took:>8}  {what}", bug.name);
+    outcome.is_ok()
 }
 
 /// (file, what is wrong) for every bug that no longer fits the code.
@@ -118,8 +146,8 @@ struct Copy {
 }
 
 impl Copy {
-    fn make(root: &Path) -> Result<Self, String> {
-        let base = tree::target().join("planted");
+    fn make(root: &Path, number: usize) -> Result<Self, String> {
+        let base = tree::target().join(format!("planted-{number}"));
         let copy = Self { tree: base.join("tree"), target: base.join("target") };
         let files = tree::files(root)?;
         for file in &files {
@@ -141,6 +169,9 @@ impl Copy {
         let mut command = cargo(&self.tree, &arguments);
         let target = if bug.loom { self.target.join("loom") } else { self.target.clone() };
         command.env("CARGO_TARGET_DIR", target).env("CARGO_TERM_COLOR", "never");
+        // A hundred builds that differ in a line each, and that nobody debugs.
+        command.envs([("CARGO_PROFILE_TEST_DEBUG", "false"), ("CARGO_PROFILE_RELEASE_DEBUG", "false")]);
+        command.env("CARGO_PROFILE_RELEASE_INCREMENTAL", "true");
         if bug.loom {
             command.env("RUSTFLAGS", "--cfg loom");
         }
@@ -148,27 +179,19 @@ impl Copy {
     }
 }
 
-/// Every test passes while no bug is planted. Returns how long the slowest took to run.
-fn baseline(copy: &Copy, bugs: &[Bug]) -> Result<Duration, String> {
-    let mut done = BTreeSet::new();
-    let mut slowest = Duration::ZERO;
-    for bug in bugs {
-        if !done.insert((bug.loom, bug.test.clone())) {
-            continue;
-        }
-        let built = watch(&mut copy.cargo(bug, &["--no-run"]), BUILD_LIMIT)?;
-        let tested = watch(&mut copy.cargo(bug, &[]), BUILD_LIMIT)?;
-        if !matches!((&built.end, &tested.end), (End::Code(0), End::Code(0))) {
-            let output = last_lines(&tested.output, 60);
-            return Err(format!("planted: without any bug, the test of {} fails:\n{output}", bug.name));
-        }
-        if ran(&tested.output) == 0 {
-            return Err(format!("planted: the test command of {} runs no test", bug.name));
-        }
-        println!("without a bug: cargo test {} passes ({})", bug.test.join(" "), human(tested.took));
-        slowest = slowest.max(tested.took);
+/// The bug's test passes while no bug is planted. Returns how long it took.
+fn baseline(copy: &Copy, bug: &Bug) -> Result<Duration, String> {
+    let built = watch(&mut copy.cargo(bug, &["--no-run"]), BUILD_LIMIT)?;
+    let tested = watch(&mut copy.cargo(bug, &[]), BUILD_LIMIT)?;
+    if !matches!((&built.end, &tested.end), (End::Code(0), End::Code(0))) {
+        let output = last_lines(&tested.output, 60);
+        return Err(format!("planted: without any bug, the test of {} fails:\n{output}", bug.name));
     }
-    Ok(slowest)
+    if ran(&tested.output) == 0 {
+        return Err(format!("planted: the test command of {} runs no test", bug.name));
+    }
+    println!("without a bug: cargo test {} passes ({})", bug.test.join(" "), human(tested.took));
+    Ok(tested.took)
 }
 
 /// Plants one bug, runs its test, takes it out again. Says which test caught it.

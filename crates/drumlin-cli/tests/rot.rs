@@ -6,7 +6,7 @@ mod support;
 
 use std::fs;
 
-use support::{Store, lines};
+use support::{Said, Store, lines};
 
 /// Flips bits of every file in turn: at its beginning, where headers are, and spread over the rest.
 fn flip_everywhere(store: &Store) {
@@ -125,4 +125,55 @@ fn a_file_that_is_gone_is_named_and_exits_3() {
         let said = store.run(command).fails(3);
         assert!(format!("{}{}", said.text(), said.err).contains(&name), "{command:?}: {said:?}");
     }
+}
+
+/// A store in which merges are small and frequent, with one table in which a bit is flipped. Gives that table's name.
+fn busy_and_rotten(store: &Store) -> String {
+    let options = drumlin::Options { segment_bytes: 64 << 10, ..Default::default() };
+    let small = drumlin::KeyspaceOptions {
+        memtable_bytes: Some(64 << 10),
+        table_bytes: 32 << 10,
+        level0_tables: 2,
+        ..Default::default()
+    };
+    let db = drumlin::Db::open(store.path(), options).unwrap();
+    let keyspace = db.keyspace("default", small).unwrap();
+    (0..2000).for_each(|i| keyspace.put(format!("line-{i:06}"), "x").unwrap());
+    db.flush().unwrap();
+    drop(keyspace);
+    db.close().unwrap();
+    store.rot(".tbl").unwrap()
+}
+
+/// Loads `input` until a merge beside the load comes to the rot before the load has ended; what it said then.
+fn load_until_rot(store: &Store, input: &str, code: i32) -> Said {
+    for _ in 0..100 {
+        let said = store.feed(["load", "-", "--format", "tsv", "--key", "1", "--no-header"], input);
+        if said.code == Some(3) {
+            return said.fails(3);
+        }
+        assert_eq!(said.code, Some(code), "{said:?}");
+    }
+    panic!("no merge meets the rot, or nobody says so");
+}
+
+#[test]
+fn a_load_whose_merges_meet_rot_exits_3_and_all_of_it_is_there() {
+    let store = Store::new();
+    let file = busy_and_rotten(&store);
+    let said = load_until_rot(&store, &lines(100_000), 0);
+    let told: Vec<&str> = said.err.lines().filter(|line| line.contains("corruption")).collect();
+    assert_eq!(told.len(), 1, "{said:?}");
+    assert!(told[0].contains(&file) && told[0].contains("at byte "), "{said:?}");
+    let last = store.run(["get", "line-099999"]).ok();
+    assert_eq!(last, lines(100_000).trim_end().lines().last().unwrap().as_bytes());
+}
+
+#[test]
+fn a_load_that_stops_for_another_reason_does_not_hide_the_rot() {
+    let store = Store::new();
+    let file = busy_and_rotten(&store);
+    let bad = lines(100_000) + "\tno key\n";
+    let said = load_until_rot(&store, &bad, 1);
+    assert!(said.err.contains(&file) && said.err.contains("line 100001"), "{said:?}");
 }

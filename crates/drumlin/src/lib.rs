@@ -5,7 +5,7 @@
 //! db                                        opens, wires, recovers
 //! compaction   layout   version             what the files are and how they change
 //! memory       log      table   iter filter the parts
-//! commit budget cache   key  options  error the shared ground
+//! commit budget pages  cache  key  options  error   the shared ground
 //! env          sync                         the outside
 //! ```
 //! The order is checked by `cargo x tidy`.
@@ -25,6 +25,7 @@ pub mod layout;
 pub mod log;
 pub mod memory;
 pub mod options;
+mod pages;
 pub mod sync;
 pub mod table;
 pub mod version;

@@ -19,7 +19,7 @@ const GROUPS: &[&[&str]] = &[
     &["db"],
     &["compaction", "layout", "version"],
     &["memory", "log", "table", "iter", "filter"],
-    &["commit", "budget", "cache", "key", "options", "error"],
+    &["commit", "budget", "pages", "cache", "key", "options", "error"],
     &["env", "sync"],
 ];
 

@@ -16,7 +16,7 @@
 //! an arena. Rules: docs/design/memory.md. Tests: tests/memory.rs.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::budget::Account;
@@ -31,6 +31,8 @@ use super::pressure::DELAY_NS_MAX;
 
 /// Writes are delayed from this part of the share on, in percent.
 const SHORT_PERCENT: usize = 75;
+/// While memory is short, workers are told again whenever it grew by the share divided by this.
+const ALARM_PARTS: usize = 32;
 /// What a part of a compaction may take in any case, in bytes.
 const PART_BYTES_MIN: usize = 512 << 10;
 /// What readers hold so long after its flush is no get's: a scan has stopped there.
@@ -51,8 +53,8 @@ pub(crate) struct Memory {
     /// Bytes of flushed memtables that readers have held for a while.
     lent: AtomicUsize,
     window: Mutex<Window>,
-    /// A worker was told that memory is short.
-    alarm: AtomicBool,
+    /// Bytes from which on a worker is to be told that memory is short; MAX once one was told.
+    alarm_at: AtomicUsize,
 }
 
 /// What readers held lately.
@@ -74,7 +76,7 @@ impl Memory {
             job_share: eighth,
             lent: AtomicUsize::new(0),
             window: Mutex::default(),
-            alarm: AtomicBool::new(false),
+            alarm_at: AtomicUsize::new(0),
         }
     }
 
@@ -113,14 +115,18 @@ impl Memory {
         if load <= 0.0 { 0 } else { (load.min(1.0).powi(2) * DELAY_NS_MAX) as u64 }
     }
 
-    /// True for the first who calls while memory is short, until [`Memory::lend`] is called again.
+    /// True for the first who calls while memory is short, until [`Memory::lend`] is called again and more is used.
     pub fn sound_alarm(&self) -> bool {
-        self.is_short() && !self.alarm.load(Ordering::Relaxed) && !self.alarm.swap(true, Ordering::Relaxed)
+        let at = self.alarm_at.load(Ordering::Relaxed);
+        let is_due = self.is_short() && self.used() >= at;
+        is_due && self.alarm_at.compare_exchange(at, usize::MAX, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
     /// Readers hold `held` bytes of flushed memtables at `now`. What they held at every look for a while is lent to them.
     pub fn lend(&self, held: usize, now: Duration) {
-        self.alarm.store(false, Ordering::Relaxed);
+        // A worker has just looked: it need not look again before there is more.
+        let more = if self.is_short() { self.used() + self.memtable_share / ALARM_PARTS } else { 0 };
+        self.alarm_at.store(more, Ordering::Relaxed);
         let mut window = self.window.lock();
         window.least = window.least.min(held);
         let lent = if now.saturating_sub(window.since) < HELD_LONG {

@@ -69,7 +69,7 @@ impl Background {
     }
 
     /// A writer is held back: the smooth part of back-pressure. A thread's delays are added up and waited
-    /// for together, since the shortest wait there is takes tens of microseconds.
+    /// for together, since the shortest wait there is takes tens of microseconds. Ends early when a job does.
     pub fn stall(&self, delay: Duration) {
         let delay = DELAY_DUE.take() + delay;
         if delay < DELAY_MIN {
@@ -77,9 +77,8 @@ impl Background {
             return;
         }
         self.counters.stalls.fetch_add(1, Ordering::Relaxed);
-        self.counters.stalled_ns.fetch_add(delay.as_nanos() as u64, Ordering::Relaxed);
         let mut state = self.state.lock();
-        let _ = self.progress.wait_for(&mut state, delay);
+        let _ = self.relief.wait_for(&mut state, delay);
     }
 }
 
@@ -90,16 +89,17 @@ impl Store {
         if self.memory.sound_alarm() {
             self.background.wake();
         }
-        if self.is_full() {
-            return self
-                .background
-                .wait_while_full(self, || self.is_full() && !self.is_closed() && self.poisoned().is_none());
-        }
-        let delay_ns = delay_ns.max(self.memory.delay_ns());
-        if delay_ns != 0 {
-            self.background.stall(Duration::from_nanos(delay_ns));
-        }
-        Ok(())
+        let began = self.env.clock.now();
+        let waited = if self.is_full() {
+            let full = || self.is_full() && !self.is_closed() && self.poisoned().is_none();
+            self.background.wait_while_full(self, full)
+        } else {
+            self.background.stall(Duration::from_nanos(delay_ns.max(self.memory.delay_ns())));
+            Ok(())
+        };
+        let stalled = self.env.clock.now().saturating_sub(began);
+        self.background.counters.stalled_ns.fetch_add(stalled.as_nanos() as u64, Ordering::Relaxed);
+        waited
     }
 
     /// True while writers wait for a flush.

@@ -201,6 +201,89 @@ fn what_is_written_before_a_border_takes_no_room_beyond_it() {
     db.close().expect("close");
 }
 
+/// A store of which the log is open far ahead, so that nothing opens and turns in what follows, and that border.
+fn open_far_ahead() -> (Db, Keyspace, Lsn) {
+    let (db, keyspace) = open(Options { memory_bytes: 8 << 20, ..Default::default() });
+    keyspace.put("first", "x").expect("put");
+    let log = db.store.log().expect("open for writing");
+    let units = log.units_per_segment();
+    drop(log.ensure_room(100 * units).expect("room"));
+    let border = Lsn(db.store.sequencer.tail().0.next_multiple_of(units) + 98 * units);
+    (db, keyspace, border)
+}
+
+fn put_bytes(keyspace: &Keyspace, bytes: u64) {
+    for number in 0..bytes / 1000 {
+        keyspace.put(number.to_be_bytes(), [7; 1000]).expect("put");
+    }
+}
+
+/// Fails if no flush is done before long.
+fn wait_for_flush(db: &Db) {
+    let (done, flushed) = mpsc::channel();
+    let store = db.store.clone();
+    let waiter = spawn("waiter", move || {
+        let is_done = || Ok(store.background.counters.flushes.load(Ordering::Relaxed) > 0);
+        done.send(store.background.wait_until(&store, is_done))
+    });
+    flushed.recv_timeout(PATIENCE).expect("it is flushed").expect("well");
+    let _ = waiter.join();
+}
+
+/// Regression: a full memtable waited for the log to come to the border where it ends, and writers waited for it.
+#[test]
+fn a_memtable_that_has_outgrown_its_limit_is_flushed_wherever_the_tail_is() {
+    let (db, keyspace, border) = open_far_ahead();
+    let comparator = keyspace.state.options.comparator.clone();
+    put_bytes(&keyspace, 2_200_000);
+    keyspace.state.current.turn(border, || db.store.memory.memtable(&comparator));
+    assert!(!db.store.memory.is_short() && db.store.sequencer.tail() < border);
+    db.store.background.wake();
+    wait_for_flush(&db);
+    assert_eq!(db.stats().stalls, 0);
+    db.close().expect("close");
+}
+
+/// Regression: as above; with memory short, though not full, writers were delayed while nothing was done about it.
+#[test]
+fn what_is_frozen_is_flushed_as_soon_as_memory_is_short() {
+    let (db, frozen, border) = open_far_ahead();
+    let active = db.keyspace("active", Default::default()).expect("keyspace");
+    let comparator = frozen.state.options.comparator.clone();
+    put_bytes(&frozen, 1_500_000);
+    frozen.state.current.turn(border, || db.store.memory.memtable(&comparator));
+    db.store.background.wake();
+    db.wait_for_idle().expect("nothing is due");
+    assert_eq!(db.stats().flushes, 0, "it is small, and there is room");
+    while !db.store.memory.is_short() {
+        active.put("more", [7; 1000]).expect("put");
+    }
+    active.put("one that finds memory short", "x").expect("put");
+    wait_for_flush(&db);
+    assert!(!db.store.is_full());
+    db.close().expect("close");
+}
+
+/// Regression: with memory held by readers, the log was padded border after border, and nothing turned there.
+#[test]
+fn a_border_turns_the_largest_memtable_if_memory_is_short_and_nothing_is_frozen() {
+    let (db, small, border) = open_far_ahead();
+    let large = db.keyspace("large", Default::default()).expect("keyspace");
+    put_bytes(&small, 100_000);
+    put_bytes(&large, 200_000);
+    let frozen = |k: &Keyspace| k.state.current.load(&crossbeam_epoch::pin()).frozen().len();
+    db.store.on_border(border);
+    assert_eq!((frozen(&small), frozen(&large)), (0, 0), "there is room");
+    let held = db.store.memory.memtables.charge(3_200_000);
+    assert!(db.store.memory.is_short() && !db.store.is_full());
+    db.store.on_border(border);
+    assert_eq!((frozen(&small), frozen(&large)), (0, 1));
+    db.store.on_border(Lsn(border.0 + 8192));
+    assert_eq!((frozen(&small), frozen(&large)), (0, 1), "one waits for its flush");
+    drop(held);
+    db.close().expect("close");
+}
+
 /// Starts threads, but not the second worker.
 struct OneWorker(Arc<dyn Spawner>);
 

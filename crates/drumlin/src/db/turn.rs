@@ -1,9 +1,15 @@
 //! Turns: when a keyspace gets a new memtable, and when the log is padded to get there.
 //!
-//! Place: the log calls `on_border` before a segment opens; workers call `is_stuck` and `pad_to_border` when they find
+//! Place: the log calls `on_border` before a segment opens; workers call `is_pad_due` and `pad_to_border` when they find
 //! nothing to do, `manual` when a flush was asked for.
 //!
 //! A memtable turns at a segment border (I2), one segment ahead of the tail; it is flushed once the tail is there.
+//!
+//! Invariants:
+//! 1. While memory is short, no memtable that is worth a flush waits for the tail: the log is padded to its border. So it
+//!    is with one that has outgrown its limit. A pad costs space in the log, and each brings a flush nearer: there is none
+//!    while a flush runs, and none for little.
+//! 2. A border that is reached while memory is short has something turned.
 //!
 //! Concurrency: `on_border` runs on the thread that opens segments and waits for nobody. A pad is a write like any other,
 //! under a stripe. Tests: `store_tests`, `tests/memory.rs`, `tests/graveyard.rs`.
@@ -17,6 +23,9 @@ use super::store::Store;
 /// A memtable is turned at half of what an arena can hold, whatever the options say.
 const MEMTABLE_BYTES_MAX: usize = 16 << 30;
 
+/// While memory is short, the log is padded for a flush of the memtables' share divided by this, or more.
+const PAD_PARTS: usize = 8;
+
 impl Store {
     /// Bytes at which a keyspace's memtable is turned.
     pub fn memtable_limit(&self, keyspace: &KeyspaceState) -> usize {
@@ -29,7 +38,8 @@ impl Store {
     }
 
     /// Called by the log before the segment that begins at `border` opens: turns the keyspaces whose
-    /// memtable would outgrow its limit, and those that hold the oldest log beyond its bound.
+    /// memtable would outgrow its limit, those that hold the oldest log beyond its bound, and, if memory is short and
+    /// nothing waits for its flush, the one that holds most.
     pub fn on_border(&self, border: Lsn) {
         let keyspaces = self.keyspaces.lock().clone();
         let guard = crossbeam_epoch::pin();
@@ -47,6 +57,8 @@ impl Store {
         // The largest first: they make the most room.
         turnable.sort_by_key(|(_, active)| std::cmp::Reverse(active.memtable.bytes()));
         let oldest = turnable.iter().map(|(_, active)| active.start).min();
+        let nothing_waits = keyspaces.values().all(|k| k.current.load(&guard).frozen().is_empty());
+        let mut relieves = nothing_waits && self.memory.is_short();
         let mut staying: usize = turnable.iter().map(|(_, active)| active.memtable.bytes()).sum();
         for (keyspace, active) in turnable {
             let bytes = active.memtable.bytes();
@@ -57,7 +69,8 @@ impl Store {
             let pins = log_over && Some(active.start) == oldest;
             let crowds = staying + segment + segment / 2 >= self.memory.memtable_share / 2;
             let asked = self.background.flush_asked(keyspace.id);
-            if outgrown || pins || crowds || asked {
+            if outgrown || pins || crowds || asked || relieves {
+                relieves = false;
                 let comparator = keyspace.options.comparator.clone();
                 keyspace.current.turn(border, || self.memory.memtable(&comparator));
                 staying -= bytes.min(staying);
@@ -68,22 +81,37 @@ impl Store {
         self.background.wake();
     }
 
-    /// True if memory is short and nothing can be flushed: the log has not reached the end of what is frozen, or nothing
-    /// is frozen, since what fills memory hardly fills the log.
+    /// True if padding the log to its next border lets a flush start that is worth it, or brings one nearer: nothing can
+    /// be flushed at `tail` and none is, and
+    /// - what is frozen holds much, but ends beyond the tail, and memory is short or the memtable has outgrown its limit; or
+    /// - memory is short and nothing is frozen: the border turns the largest memtable.
+    ///
     /// The tail is the one by which the caller found nothing to flush: with a later one neither of the two might see work.
-    pub fn is_stuck(&self, tail: Lsn) -> bool {
-        if !self.memory.is_short() {
-            return false;
-        }
+    pub fn is_pad_due(&self, tail: Lsn) -> bool {
         let keyspaces = self.keyspaces.lock().clone();
         let guard = crossbeam_epoch::pin();
-        let mut frozen = keyspaces.values().filter_map(|k| k.current.load(&guard).frozen().last()).peekable();
-        let nothing_due = match frozen.peek() {
-            None => true,
-            Some(_) => self.is_full() && frozen.all(|oldest| oldest.end() > tail),
-        };
-        // Else it is readers who hold the memory, and a border helps nobody.
-        nothing_due && self.memtable_bytes() >= self.memory.memtable_share / 4
+        let mut frozen = keyspaces
+            .values()
+            .filter_map(|k| Some((k, k.current.load(&guard).frozen().last()?)))
+            .filter(|(k, _)| !self.background.fails_to_flush(k.id))
+            .peekable();
+        let is_short = self.memory.is_short();
+        if self.background.is_flushing() {
+            return false;
+        }
+        if frozen.peek().is_none() {
+            // Else it is readers who hold the memory, and a border helps nobody.
+            return is_short && self.memtable_bytes() >= self.memory.memtable_share / 4;
+        }
+        let (mut bytes, mut is_outgrown) = (0, false);
+        for (keyspace, oldest) in frozen {
+            if oldest.end() <= tail {
+                return false;
+            }
+            bytes += oldest.memtable.bytes();
+            is_outgrown |= oldest.memtable.bytes() >= self.memtable_limit(keyspace);
+        }
+        is_outgrown || is_short && bytes >= self.memory.memtable_share / PAD_PARTS
     }
 
     /// Fills the log up to the next segment border, so that what was turned there can be flushed.

@@ -28,6 +28,10 @@
 //!
 //! Tests: below; the table's model test asks it about every key.
 
+use std::ops::Deref;
+
+use crate::pages::{PageVec, Pages};
+
 /// Bits of one line.
 const LINE_BITS: f64 = 512.0;
 /// Most probes a filter may have.
@@ -48,13 +52,13 @@ struct Line([u64; 8]);
 #[derive(Clone, Debug)]
 pub struct FilterBuilder {
     bits_per_key: f64,
-    hashes: Vec<u64>,
+    hashes: PageVec<u64>,
 }
 
 impl FilterBuilder {
     /// A builder of filters of `bits_per_key` bits per hash added (0 to 64).
     pub fn new(bits_per_key: f64) -> Self {
-        FilterBuilder { bits_per_key: bits_per_key.clamp(0.0, 64.0), hashes: Vec::new() }
+        FilterBuilder { bits_per_key: bits_per_key.clamp(0.0, 64.0), hashes: PageVec::new_in(Pages) }
     }
 
     /// Adds one key by its hash. Amortized O(1).
@@ -84,15 +88,22 @@ impl FilterBuilder {
     }
 
     /// The filter's bytes. O(hashes x probes).
-    pub fn finish(self) -> Vec<u8> {
+    pub fn finish(self) -> impl Deref<Target = [u8]> {
         let lines = line_count(self.hashes.len(), self.bits_per_key);
         let load = self.hashes.len() as f64 / lines as f64;
-        let mut filter = Filter { probes: best_probes(load), lines: vec![Line([0; 8]); lines] };
+        let mut filter = Filter { probes: best_probes(load), lines: empty(lines) };
         for &hash in &self.hashes {
             filter.set(hash);
         }
         filter.encode()
     }
+}
+
+/// Lines without a bit.
+fn empty(lines: usize) -> PageVec<Line> {
+    let mut empty = PageVec::new_in(Pages);
+    empty.resize(lines, Line([0; 8]));
+    empty
 }
 
 /// Lines for `keys` keys at `bits_per_key`.
@@ -128,7 +139,7 @@ fn expected_error(load: f64, probes: u8) -> f64 {
 /// An immutable filter.
 pub struct Filter {
     probes: u8,
-    lines: Vec<Line>,
+    lines: PageVec<Line>,
 }
 
 impl Filter {
@@ -137,7 +148,7 @@ impl Filter {
     pub fn decode(bytes: &[u8]) -> Option<Filter> {
         let (header, rest) = bytes.split_at_checked(HEADER_BYTES)?;
         if header[0] != KIND_BLOCKED {
-            return (header[0] != 0).then_some(Filter { probes: 0, lines: Vec::new() });
+            return (header[0] != 0).then_some(Filter { probes: 0, lines: empty(0) });
         }
         let count = u32::from_le_bytes([header[4], header[5], header[6], header[7]]) as usize;
         let probes = header[1];
@@ -145,21 +156,17 @@ impl Filter {
         if !whole || probes == 0 || probes > PROBES_MAX || header[2] != 0 || header[3] != 0 {
             return None;
         }
-        let lines = rest
-            .chunks_exact(LINE_BYTES)
-            .map(|chunk| {
-                let mut line = Line([0; 8]);
-                for (word, bytes) in line.0.iter_mut().zip(chunk.chunks_exact(8)) {
-                    *word = bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
-                }
-                line
-            })
-            .collect();
+        let mut lines = empty(count);
+        for (line, chunk) in lines.iter_mut().zip(rest.chunks_exact(LINE_BYTES)) {
+            for (word, bytes) in line.0.iter_mut().zip(chunk.chunks_exact(8)) {
+                *word = bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
+            }
+        }
         Some(Filter { probes, lines })
     }
 
-    fn encode(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(HEADER_BYTES + self.lines.len() * LINE_BYTES);
+    fn encode(&self) -> PageVec<u8> {
+        let mut bytes = PageVec::with_capacity_in(HEADER_BYTES + self.lines.len() * LINE_BYTES, Pages);
         bytes.extend([KIND_BLOCKED, self.probes, 0, 0]);
         bytes.extend((self.lines.len() as u32).to_le_bytes());
         for word in self.lines.iter().flat_map(|line| line.0) {
@@ -280,7 +287,7 @@ mod tests {
             assert!(Filter::decode(&good[..bytes]).is_none(), "cut to {bytes} bytes");
         }
         for (at, byte) in [(0, 0), (1, 0), (1, 17), (2, 1), (3, 1), (4, 0), (7, 255)] {
-            let mut bad = good.clone();
+            let mut bad = good.to_vec();
             bad[at] = byte;
             assert!(Filter::decode(&bad).is_none(), "byte {at} set to {byte}");
         }

@@ -109,8 +109,19 @@ impl Shared {
 
     /// Opens a prepared segment to the writers.
     fn open_segment(&self, segment: Arc<Segment>) {
-        (self.on_border)(Lsn(segment.index() << self.hot.units_shift));
+        let index = segment.index();
+        (self.on_border)(Lsn(index << self.hot.units_shift));
         self.publish(segment);
+        // The tail is near the border of the one before.
+        self.cool(index.saturating_sub(2)..index - 1);
+    }
+
+    /// Gives up the process's claim on the pages of segments that are full. Whoever still copies there, or reads it once
+    /// more for a mark, has them mapped again.
+    pub(super) fn cool(&self, segments: std::ops::Range<u64>) {
+        if !segments.is_empty() {
+            self.table.range(segments).iter().for_each(|segment| segment.region().cool());
+        }
     }
 
     /// Puts a segment where writers find it.

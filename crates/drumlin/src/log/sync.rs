@@ -79,6 +79,8 @@ pub(super) fn announce(sync: &Mutex<SyncState>, sync_done: &Condvar, synced: &At
 
 /// What lies between two ends of records.
 struct Stretch {
+    from: Lsn,
+    to: Lsn,
     count: u64,
     digest: u64,
     only_marks: bool,
@@ -144,7 +146,8 @@ impl Log {
             // Only on a full device, with more writers in flight than the slack is for.
             return Err(Error::NoSpace { path: shared.dir.clone() });
         }
-        shared.write_mark_record(&exclusive, RecordKind::Close, through)?;
+        let stretch = shared.unmarked(&exclusive, through)?;
+        shared.write_mark_record(&exclusive, RecordKind::Close, &stretch)?;
         shared.sync_round(&exclusive)?;
         Ok(())
     }
@@ -234,24 +237,32 @@ impl Shared {
 
     /// Writes a mark for what is durable, if that is more than marks.
     fn mark_to(&self, exclusive: &Exclusive<'_>, through: Lsn) -> Result<()> {
-        let from = self.sync.lock().mark_from;
-        if through <= from || !self.has_room_now(MARK_UNITS) || self.walk(from, through)?.only_marks {
+        if through <= self.sync.lock().mark_from || !self.has_room_now(MARK_UNITS) {
             return Ok(());
         }
-        self.write_mark_record(exclusive, RecordKind::Mark, through)
+        let stretch = self.unmarked(exclusive, through)?;
+        if stretch.only_marks {
+            return Ok(());
+        }
+        self.write_mark_record(exclusive, RecordKind::Mark, &stretch)
     }
 
-    /// Writes a mark or close record that covers everything up to `through`, which is durable.
-    fn write_mark_record(&self, _exclusive: &Exclusive<'_>, kind: RecordKind, through: Lsn) -> Result<()> {
+    /// What no mark covers yet of everything up to `through`, which is durable.
+    fn unmarked(&self, _exclusive: &Exclusive<'_>, through: Lsn) -> Result<Stretch> {
         let from = self.sync.lock().mark_from.min(through);
-        let stretch = self.walk(from, through)?;
-        let mark = Mark { from, complete_to: through, count: stretch.count, digest: stretch.digest };
+        self.walk(from, through)
+    }
+
+    /// Writes a mark or close record that covers what is not marked.
+    fn write_mark_record(&self, _: &Exclusive<'_>, kind: RecordKind, unmarked: &Stretch) -> Result<()> {
+        let &Stretch { from, to, count, digest, .. } = unmarked;
+        let mark = Mark { from, complete_to: to, count, digest };
         let in_flight = self.sequencer.begin(MARK_UNITS);
         let written = self.write_mark(in_flight.lsn(), kind, &mark);
         // If it could not be written, the log is poisoned and the hole is never reported durable.
         in_flight.commit();
         written?;
-        self.sync.lock().mark_from = through;
+        self.sync.lock().mark_from = to;
         Ok(())
     }
 
@@ -264,7 +275,7 @@ impl Shared {
 
     /// Counts and digests the records in `[from, to)`, which are complete.
     fn walk(&self, from: Lsn, to: Lsn) -> Result<Stretch> {
-        let mut stretch = Stretch { count: 0, digest: 0, only_marks: true };
+        let mut stretch = Stretch { from, to, count: 0, digest: 0, only_marks: true };
         if from >= to {
             return Ok(stretch);
         }
@@ -286,7 +297,9 @@ impl Shared {
             stretch.digest = self.hot.keys.digest(stretch.digest, raw, checksum);
             stretch.count += 1;
             stretch.only_marks &= word.kind == RecordKind::Mark as u8;
-            at += word.units();
+            let next = at + word.units();
+            self.cool(at >> shift..next >> shift);
+            at = next;
         }
         if at != to.0 {
             return Err(self.hole_found(at));

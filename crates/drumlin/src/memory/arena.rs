@@ -29,7 +29,7 @@
 //! Tests: below and `loom_tests`; leaks and overruns by the address sanitizer over both test files.
 #![allow(unsafe_code)]
 
-use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::alloc::Layout;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
@@ -37,7 +37,8 @@ use crate::budget::Account;
 use crate::sync::CachePadded;
 use crate::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
-use super::{local, pages};
+use super::local;
+use crate::pages;
 
 /// Bytes of a unit.
 pub(super) const UNIT_BYTES: usize = 8;
@@ -57,8 +58,6 @@ const BLOCK_UNITS_MIN: u64 = 2048 / UNIT_BYTES as u64;
 const BLOCK_UNITS_MAX: u64 = 16384 / UNIT_BYTES as u64;
 /// Alignment of a small chunk.
 const LINE_BYTES: usize = LINE_UNITS as usize * UNIT_BYTES;
-/// Chunks from this size on are aligned to it and ask for huge pages.
-const HUGE_PAGE_BYTES: usize = pages::HUGE_PAGE_BYTES;
 
 /// How an allocation lies around its *origin*, in units.
 #[derive(Clone, Copy, Debug)]
@@ -234,13 +233,10 @@ impl Arena {
     /// Copies a value into memory of its own and returns where it is, for the arena's lifetime.
     pub(super) fn allocate_large(&self, value: &[u8]) -> *const u8 {
         let layout = large_layout(value.len());
-        // SAFETY: the layout is not empty. Header and value lie within it (see `large_layout`), and
+        // SAFETY: header and value lie within it (see `large_layout`), and
         // nobody else knows the memory yet. Test: a_large_value_has_memory_of_its_own.
         let (large, copy) = unsafe {
-            let large = alloc(layout).cast::<Large>();
-            if large.is_null() {
-                handle_alloc_error(layout);
-            }
+            let large = pages::chunk(layout).cast::<Large>();
             let copy = large.add(1).cast::<u8>();
             large.write(Large { next: ptr::null_mut(), bytes: value.len() });
             ptr::copy_nonoverlapping(value.as_ptr(), copy, value.len());
@@ -301,7 +297,7 @@ impl Arena {
             return;
         }
         let layout = chunk_layout(index);
-        let fresh = pages::allocate(layout);
+        let fresh = pages::chunk(layout);
         if chunk.compare_exchange(ptr::null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire).is_err() {
             // SAFETY: allocated above with this layout and shown to nobody.
             // Test: threads_allocate_without_overlap.
@@ -327,7 +323,7 @@ impl Drop for Arena {
             // Test: a_large_value_has_memory_of_its_own, under the address sanitizer.
             unsafe {
                 let Large { next, bytes } = large.read();
-                dealloc(large.cast(), large_layout(bytes));
+                pages::give_back(large.cast(), large_layout(bytes));
                 large = next;
             }
         }
@@ -355,7 +351,7 @@ fn chunk_end(unit: u64) -> u64 {
 
 fn chunk_layout(index: usize) -> Layout {
     let bytes = (UNIT_BYTES << FIRST_LOG2) << index;
-    let align = if bytes >= HUGE_PAGE_BYTES { HUGE_PAGE_BYTES } else { LINE_BYTES };
+    let align = if bytes >= pages::HUGE_PAGE_BYTES { pages::HUGE_PAGE_BYTES } else { LINE_BYTES };
     Layout::from_size_align(bytes, align).expect("a chunk is at most 16 GiB and its alignment a power of two")
 }
 

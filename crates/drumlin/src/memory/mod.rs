@@ -24,7 +24,6 @@ mod local;
 mod loom_shadow;
 mod memtable;
 mod node;
-mod pages;
 mod skiplist;
 mod tombstone_set;
 

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use crate::error::Result;
 use crate::iter::Cursor;
 use crate::key::{Bytewise, Kind, Lsn};
+use crate::pages::{PageVec, Pages};
 use crate::table::TableHandle;
 use crate::table::block::{Block, Malformed, Order};
 use crate::table::frame;
@@ -64,9 +65,8 @@ impl Buffer {
 }
 
 /// A part of the file read ahead.
-#[derive(Default)]
 struct Window {
-    bytes: Vec<u8>,
+    bytes: PageVec<u8>,
     offset: u64,
     /// Size of the next read, grown while reads are in a row.
     ahead: u64,
@@ -75,6 +75,10 @@ struct Window {
 }
 
 impl Window {
+    fn new() -> Window {
+        Window { bytes: PageVec::new_in(Pages), offset: 0, ahead: 0, last: Place::default() }
+    }
+
     /// The frame at `place`, if it was read.
     fn frame(&self, place: Place) -> Option<&[u8]> {
         let start = usize::try_from(place.offset.checked_sub(self.offset)?).ok()?;
@@ -132,7 +136,7 @@ impl<H: Deref<Target = TableHandle> + Send> TableCursor<H> {
             child: 0,
             place: Place::default(),
             buffer: Buffer::default(),
-            window: Window::default(),
+            window: Window::new(),
             walk: Walk::default(),
         }
     }

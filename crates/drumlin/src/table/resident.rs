@@ -17,6 +17,7 @@ use crate::env::{FileSystem, PAGE_BYTES, ReadMode, ReadableFile};
 use crate::error::{Error, Result};
 use crate::filter::Filter;
 use crate::iter::Tombstones;
+use crate::pages::{PageVec, Pages};
 use crate::table::block::{Malformed, Order};
 use crate::table::footer::{FOOTER_BYTES, Footer};
 use crate::table::frame::{self, Origin, TRAILER_BYTES};
@@ -206,7 +207,8 @@ fn read_block(file: &dyn ReadableFile, origin: Origin<'_>, place: Place) -> Resu
         return Err(origin.corruption("a block would end behind the file"));
     }
     if place.bytes < LARGE_FRAME_BYTES {
-        let mut stored = vec![0; place.bytes as usize];
+        let mut stored = PageVec::new_in(Pages);
+        stored.resize(place.bytes as usize, 0);
         file.read_exact_at(&mut stored, place.offset)?;
         return frame::check(&stored, origin)?.to_shared();
     }

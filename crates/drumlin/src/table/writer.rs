@@ -20,6 +20,7 @@ use crate::error::{Error, Result};
 use crate::filter::FilterBuilder;
 use crate::iter::Tombstones;
 use crate::key::{KEY_BYTES_MAX, Kind, Lsn, VALUE_BYTES_MAX};
+use crate::pages::{PageVec, Pages};
 use crate::table::block::{BlockBuilder, Order};
 use crate::table::footer::{FOOTER_BYTES, Footer};
 use crate::table::frame::{Frame, FrameEncoder};
@@ -35,7 +36,7 @@ const BLOCK_KEEP_BYTES: usize = 1 << 20;
 /// The file being written, with its buffer and running hash.
 struct Output {
     file: Box<dyn WritableFile>,
-    buffer: Vec<u8>,
+    buffer: PageVec<u8>,
     offset: u64,
     hash: Xxh3,
 }
@@ -102,7 +103,12 @@ impl TableWriter {
         TableWriter {
             path,
             bytewise,
-            out: Output { file, buffer: Vec::with_capacity(BUFFER_BYTES), offset: 0, hash: Xxh3::new() },
+            out: Output {
+                file,
+                buffer: PageVec::with_capacity_in(BUFFER_BYTES, Pages),
+                offset: 0,
+                hash: Xxh3::new(),
+            },
             encoder: FrameEncoder::new(options.compression),
             block: BlockBuilder::new(options.restart_interval),
             index: IndexBuilder::new(bytewise, 0),

@@ -49,6 +49,8 @@ pub(crate) struct Background {
     pub(super) work: Condvar,
     /// Everybody else waits here for workers.
     pub(super) progress: Condvar,
+    /// Writers that are only delayed wait here for a job to end.
+    pub(super) relief: Condvar,
     cancel: Arc<AtomicBool>,
     threads: Mutex<Vec<Box<dyn Thread>>>,
     pub counters: Counters,
@@ -159,8 +161,8 @@ impl Background {
                 Next::Nothing(later) => {
                     // Tidied first: what readers hold is told from what a flush would free.
                     let held = store.tidy();
-                    // Writers wait for memory, and what could be flushed ends beyond the tail.
-                    if store.is_stuck(tail) && store.pad_to_border().is_ok() {
+                    // Memory waits for a flush, and what could be flushed ends beyond the tail.
+                    if store.is_pad_due(tail) && store.pad_to_border().is_ok() {
                         continue;
                     }
                     let again = if store.is_full() { Some(TIDY_FIRST) } else { held.then_some(patience) };

@@ -152,6 +152,7 @@ impl Background {
         state.epoch += 1;
         self.work.notify_all();
         self.progress.notify_all();
+        self.relief.notify_all();
     }
 
     /// True if no job runs and none is due. What was frozen at a border that the log has not reached is not due: it
@@ -182,6 +183,16 @@ impl Background {
             |k: &KeyspaceState| k.current.load(&guard).frozen().iter().any(|g| !g.memtable.is_empty());
         !state.flushing.is_empty()
             || keyspaces.values().any(|k| state.failures.of_flush(k.id).is_none() && frozen(k))
+    }
+
+    /// True while a flush runs.
+    pub fn is_flushing(&self) -> bool {
+        !self.state.lock().flushing.is_empty()
+    }
+
+    /// True if flushes of the keyspace fail.
+    pub fn fails_to_flush(&self, keyspace: KeyspaceId) -> bool {
+        self.state.lock().failures.of_flush(keyspace).is_some()
     }
 
     /// Jobs running now.
