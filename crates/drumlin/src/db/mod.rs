@@ -58,6 +58,16 @@ use store::Store;
 /// Longest keyspace name, in bytes.
 pub const KEYSPACE_NAME_BYTES_MAX: usize = 255;
 
+/// Refuses what cannot be the name of a keyspace; for those who want to know before they open a store.
+pub fn check_keyspace_name(name: &str) -> Result<()> {
+    if name.is_empty() || name.len() > KEYSPACE_NAME_BYTES_MAX || name.chars().any(char::is_control) {
+        return Err(Error::invalid(format!(
+            "a keyspace name has 1 to {KEYSPACE_NAME_BYTES_MAX} bytes and no control characters: {name:?}"
+        )));
+    }
+    Ok(())
+}
+
 /// An open store.
 ///
 /// ```
@@ -168,11 +178,7 @@ impl Db {
 
     fn create_keyspace(&self, name: &str, options: KeyspaceOptions) -> Result<Keyspace> {
         options.validate()?;
-        if name.is_empty() || name.len() > KEYSPACE_NAME_BYTES_MAX || name.chars().any(char::is_control) {
-            return Err(Error::invalid(format!(
-                "a keyspace name has 1 to {KEYSPACE_NAME_BYTES_MAX} bytes and no control characters: {name:?}"
-            )));
-        }
+        check_keyspace_name(name)?;
         let store = &self.store;
         let mut keyspaces = store.keyspaces.lock();
         if let Some(state) = keyspaces.get(name) {
@@ -280,11 +286,6 @@ impl Db {
     /// What the store holds and does, in figures.
     pub fn stats(&self) -> Stats {
         stats::collect(&self.store)
-    }
-
-    /// The shape of the tree, drawn in text.
-    pub fn shape(&self) -> String {
-        stats::shape(&self.store)
     }
 
     /// Stops background work, writes the clean-close mark and gives the lock back. Other handles
