@@ -1,6 +1,6 @@
 //! The command line: what can be said, and the help that explains it.
 //!
-//! Place: parsed once by `main`, read by every command.
+//! Place: parsed once by `main`, read by every command. What help says behind the options is in `help`.
 //!
 //! 1. Keys and values are bytes, so they are taken as `OsString`, never as text.
 //! 2. A misuse that can be seen without opening a file is reported here, with exit code 2.
@@ -9,8 +9,11 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use clap::{ArgGroup, Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
+
+use crate::help;
+use crate::keys::KeyForm;
 
 /// The directory of the store when `--db` is not given.
 const DB_DEFAULT: &str = "drumlin-db";
@@ -21,10 +24,10 @@ const KEYSPACE_DEFAULT: &str = "default";
 
 /// A durable, concurrent, ordered key-value store.
 #[derive(Debug, Parser)]
-#[command(name = "drumlin", version, arg_required_else_help = true, after_help = EXIT_CODES)]
+#[command(name = "drumlin", version, arg_required_else_help = true, after_help = help::PROGRAM)]
 pub struct Args {
     /// Directory of the store [default: drumlin-db; for `tour`: ./drumlin-tour]
-    #[arg(long, global = true, value_name = "DIR")]
+    #[arg(long, global = true, value_name = "DIR", value_hint = ValueHint::DirPath)]
     db: Option<PathBuf>,
 
     /// Keyspace to work in [default: default]
@@ -43,9 +46,6 @@ pub struct Args {
     #[command(subcommand)]
     pub command: Command,
 }
-
-const EXIT_CODES: &str = "Exit codes: 0 done; 1 failed, absent or not swapped; 2 wrong usage; \
-3 stored bytes are wrong; 130 interrupted.";
 
 impl Args {
     /// The store's directory.
@@ -72,55 +72,109 @@ impl Args {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Load records from a file, in file order
+    #[command(after_help = help::LOAD)]
     Load(Load),
     /// Print the value of a key, and nothing else
-    Get {
-        /// The key
-        key: OsString,
-    },
+    #[command(after_help = help::GET)]
+    Get(Get),
     /// Set the value of a key
-    Put {
-        /// The key
-        key: OsString,
-        /// The value
-        #[arg(allow_hyphen_values = true)]
-        value: OsString,
-    },
+    #[command(after_help = help::PUT)]
+    Put(Put),
     /// Remove a key
-    Delete {
-        /// The key
-        key: OsString,
-    },
+    #[command(after_help = help::DELETE)]
+    Delete(Delete),
     /// Set the value of a key if its value is the expected one (compare and swap)
+    #[command(after_help = help::CAS)]
     Cas(Cas),
     /// Print the number of keys
+    #[command(after_help = help::COUNT)]
     Count,
     /// Print records in key order
+    #[command(after_help = help::SCAN)]
     Scan(Scan),
     /// Print the names of the keyspaces
+    #[command(after_help = help::KEYSPACES)]
     Keyspaces,
-    /// Print figures about the store: memory, log, tables, work done
+    /// Print figures about the store: keyspaces, tables, log
+    #[command(after_help = help::STATS)]
     Stats,
     /// Draw the tree: levels, tables and their sizes
+    #[command(after_help = help::SHAPE)]
     Shape,
     /// Read every byte of the store and check every checksum
+    #[command(after_help = help::VERIFY)]
     Verify,
     /// Merge the tables of every level
+    #[command(after_help = help::COMPACT)]
     Compact,
     /// Walk through the engine on real data, with checks, and leave the store to explore
+    #[command(after_help = help::TOUR)]
     Tour,
     /// Print a completion script for a shell
+    #[command(after_help = help::COMPLETIONS)]
     Completions {
         /// The shell
         shell: Shell,
     },
 }
 
+impl Command {
+    /// Its name on the command line.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Command::Load(_) => "load",
+            Command::Get(_) => "get",
+            Command::Put(_) => "put",
+            Command::Delete(_) => "delete",
+            Command::Cas(_) => "cas",
+            Command::Count => "count",
+            Command::Scan(_) => "scan",
+            Command::Keyspaces => "keyspaces",
+            Command::Stats => "stats",
+            Command::Shape => "shape",
+            Command::Verify => "verify",
+            Command::Compact => "compact",
+            Command::Tour => "tour",
+            Command::Completions { .. } => "completions",
+        }
+    }
+}
+
+/// Arguments of `get`.
+#[derive(Debug, clap::Args)]
+pub struct Get {
+    /// The key
+    pub key: OsString,
+    #[command(flatten)]
+    pub form: KeyForm,
+}
+
+/// Arguments of `put`.
+#[derive(Debug, clap::Args)]
+pub struct Put {
+    /// The key
+    pub key: OsString,
+    /// The value, or - for the bytes of standard input
+    #[arg(allow_hyphen_values = true)]
+    pub value: OsString,
+    #[command(flatten)]
+    pub form: KeyForm,
+}
+
+/// Arguments of `delete`.
+#[derive(Debug, clap::Args)]
+pub struct Delete {
+    /// The key
+    pub key: OsString,
+    #[command(flatten)]
+    pub form: KeyForm,
+}
+
 /// Arguments of `load`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = LOAD_HELP)]
 pub struct Load {
     /// The file to load, or - for standard input
+    #[arg(value_hint = ValueHint::FilePath)]
     pub file: PathBuf,
 
     /// How the file is written
@@ -141,16 +195,6 @@ pub struct Load {
     pub skip_bad: bool,
 }
 
-const LOAD_HELP: &str = "\
-The value of a record is its whole line (in jsonl, the JSON object), byte for byte, without the line \
-end. The first line of the file decides what a line end is: LF, or CR LF. In csv, a quoted field may \
-span lines.
-
-A line is bad if its key is empty or missing, or if it is malformed. The first bad line stops the load, \
-unless --skip-bad is given; the records before it stay.
-
-With --json, {\"durable\":N} lines tell while loading that the first N records survive a kill.";
-
 /// How a file to load is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum InputFormat {
@@ -170,9 +214,11 @@ pub enum InputFormat {
 pub struct Cas {
     /// The key
     pub key: OsString,
-    /// The new value
+    /// The new value, or - for the bytes of standard input
     #[arg(allow_hyphen_values = true)]
     pub value: OsString,
+    #[command(flatten)]
+    pub form: KeyForm,
     /// Swap if this is the present value
     #[arg(long, value_name = "V", group = "expected", allow_hyphen_values = true)]
     pub expect: Option<OsString>,
@@ -205,6 +251,8 @@ pub struct Scan {
     /// How records are printed [default: raw; with --json: jsonl]
     #[arg(long, value_enum)]
     pub format: Option<OutputFormat>,
+    #[command(flatten)]
+    pub form: KeyForm,
 }
 
 /// How records are printed.
@@ -234,6 +282,24 @@ mod tests {
     #[test]
     fn definition_is_consistent() {
         Args::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_knows_its_name_and_shows_an_example() {
+        for command in Args::command().get_subcommands() {
+            let name = command.get_name();
+            let line = match name {
+                "load" => &["load", "-", "--format", "lines"][..],
+                "get" | "delete" => &[name, "k"],
+                "put" => &["put", "k", "v"],
+                "cas" => &["cas", "k", "--absent", "v"],
+                "completions" => &["completions", "bash"],
+                _ => &[name],
+            };
+            assert_eq!(parse(line).unwrap().command.name(), name);
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.starts_with("Example") && help.contains("drumlin "), "{name}");
+        }
     }
 
     #[test]
@@ -269,8 +335,8 @@ mod tests {
 
     #[test]
     fn values_may_begin_with_a_hyphen() {
-        let Command::Put { value, .. } = parse(&["put", "k", "-v"]).unwrap().command else { panic!() };
-        assert_eq!(value, "-v");
+        let Command::Put(put) = parse(&["put", "k", "-v"]).unwrap().command else { panic!() };
+        assert_eq!(put.value, "-v");
         let Command::Cas(cas) = parse(&["cas", "k", "--expect", "-1", "-2"]).unwrap().command else {
             panic!()
         };

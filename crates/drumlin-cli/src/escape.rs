@@ -7,6 +7,8 @@
 //!    replacement characters would lose bytes, and lone surrogates are refused by strict parsers.
 //! 3. A line never holds a raw line end, whatever the bytes.
 
+use crate::output;
+
 /// Appends `"NAME":"text"`, or `"NAME_hex":"…"` for bytes that are not UTF-8.
 pub fn push_member(out: &mut Vec<u8>, name: &str, bytes: &[u8]) {
     out.push(b'"');
@@ -16,31 +18,34 @@ pub fn push_member(out: &mut Vec<u8>, name: &str, bytes: &[u8]) {
             out.extend_from_slice(b"\":");
             push_string(out, text);
         }
-        Err(_) => {
-            out.extend_from_slice(b"_hex\":\"");
-            for byte in bytes {
-                out.push(HEX[usize::from(byte >> 4)]);
-                out.push(HEX[usize::from(byte & 15)]);
-            }
-            out.push(b'"');
-        }
+        Err(_) => push_hex_value(out, bytes),
+    }
+}
+
+/// Appends `"NAME_hex":"…"`, whatever the bytes.
+pub fn push_hex_member(out: &mut Vec<u8>, name: &str, bytes: &[u8]) {
+    out.push(b'"');
+    out.extend_from_slice(name.as_bytes());
+    push_hex_value(out, bytes);
+}
+
+fn push_hex_value(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.extend_from_slice(b"_hex\":\"");
+    push_hex(out, bytes);
+    out.push(b'"');
+}
+
+/// Appends bytes as lowercase hexadecimal digits.
+pub fn push_hex(out: &mut Vec<u8>, bytes: &[u8]) {
+    for byte in bytes {
+        out.push(HEX[usize::from(byte >> 4)]);
+        out.push(HEX[usize::from(byte & 15)]);
     }
 }
 
 /// Appends `text` as a JSON string with its quotes.
 pub fn push_string(out: &mut Vec<u8>, text: &str) {
     serde_json::to_writer(out, text).expect("a string is always JSON, and a Vec always takes bytes");
-}
-
-/// One record as a JSON object, without a line end.
-pub fn push_record(out: &mut Vec<u8>, key: &[u8], value: Option<&[u8]>) {
-    out.push(b'{');
-    push_member(out, "key", key);
-    if let Some(value) = value {
-        out.push(b',');
-        push_member(out, "value", value);
-    }
-    out.push(b'}');
 }
 
 /// Bytes for a message to a person: text as it is, other bytes as `\xNN`.
@@ -59,16 +64,28 @@ pub fn readable(bytes: &[u8]) -> String {
     text
 }
 
+/// As [`readable`], cut short where it would fill the screen.
+pub fn shortened(bytes: &[u8]) -> String {
+    const SHOWN: usize = 200;
+    match bytes.get(..SHOWN) {
+        Some(beginning) => {
+            format!("{}... ({})", readable(beginning), output::plural(bytes.len() as u64, "byte"))
+        }
+        None => readable(bytes),
+    }
+}
+
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::keys::KeyForm;
     use serde_json::Value;
 
     fn record(key: &[u8], value: &[u8]) -> (Vec<u8>, Value) {
         let mut out = Vec::new();
-        push_record(&mut out, key, Some(value));
+        KeyForm { hex: false }.push_record(&mut out, key, Some(value));
         let parsed = serde_json::from_slice(&out).unwrap();
         (out, parsed)
     }
@@ -102,7 +119,7 @@ mod tests {
     fn text_keeps_the_plain_name_and_other_bytes_get_hex() {
         assert_eq!(record(b"a", b"\xff\x0a").0, br#"{"key":"a","value_hex":"ff0a"}"#);
         let mut out = Vec::new();
-        push_record(&mut out, b"a\tb", None);
+        KeyForm { hex: false }.push_record(&mut out, b"a\tb", None);
         assert_eq!(out, br#"{"key":"a\tb"}"#);
     }
 

@@ -1,14 +1,17 @@
 //! What can go wrong in a command, and the exit code that says so.
 //!
-//! Place: returned by every command; turned into a message and an exit code by `main`.
+//! Place: returned by every command; `report` turns it into words, with the help of `advice`.
 //!
 //! 1. Corruption exits 3, whichever command met it.
 //! 2. Nothing is printed where the exit code says it all to the one who closed the pipe.
+//! 3. The kind is one word that programs may rely on; it is as stable as the exit code.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use drumlin::Error;
+
+use crate::output;
 
 /// The result of a command.
 pub type Result<T, E = Failure> = std::result::Result<T, E>;
@@ -31,17 +34,30 @@ pub enum Failure {
     Output(io::Error),
     /// Whoever read standard output has gone.
     OutputClosed,
-    /// The work stopped half way, and the part done stays.
+    /// A load stopped half way, and what it had loaded stays.
     Stopped {
         /// Why it stopped.
         cause: Box<Failure>,
-        /// What is done and safe.
-        safe: String,
+        /// Records that are safe.
+        durable: u64,
     },
-    /// The arguments make no sense together.
+    /// The store turned out worse when it was closed than what the command had failed of.
+    AtClose {
+        /// What closing said.
+        closing: Box<Failure>,
+        /// The command's own failure.
+        own: Box<Failure>,
+    },
+    /// The arguments make no sense, alone or together.
     Usage(String),
-    /// The answer is no: absent, not swapped, bad input. The text says which.
-    No(String),
+    /// The key is not there.
+    Absent(String),
+    /// The value was not the expected one.
+    NotSwapped(String),
+    /// What was to be loaded or put is none.
+    Input(String),
+    /// Something is in the way that the user has to decide about.
+    Refused(String),
     /// Stored bytes are wrong, and what and where has been printed already.
     Corrupt(String),
     /// A check of the tour failed.
@@ -69,6 +85,7 @@ impl Failure {
         match self {
             Failure::OutputClosed => 0,
             Failure::Stopped { cause, .. } => cause.exit_code(),
+            Failure::AtClose { closing, .. } => closing.exit_code(),
             Failure::Store(error) if error.is_corruption() => 3,
             Failure::Corrupt(_) => 3,
             Failure::Usage(_) => 2,
@@ -76,8 +93,46 @@ impl Failure {
             Failure::Store(_)
             | Failure::File { .. }
             | Failure::Output(_)
-            | Failure::No(_)
+            | Failure::Absent(_)
+            | Failure::NotSwapped(_)
+            | Failure::Input(_)
+            | Failure::Refused(_)
             | Failure::Check(_) => 1,
+        }
+    }
+
+    /// What went wrong, in one word.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Failure::Store(Error::Corruption(_)) | Failure::Corrupt(_) => "corruption",
+            Failure::Store(Error::Locked { .. }) => "locked",
+            Failure::Store(Error::NotFound { what: "store", .. }) => "no_store",
+            Failure::Store(Error::NotFound { what: "keyspace", .. }) => "no_keyspace",
+            Failure::Store(Error::NotFound { .. }) => "not_found",
+            Failure::Store(Error::NoSpace { .. }) => "no_space",
+            Failure::Store(Error::Unsupported { .. }) => "unsupported",
+            Failure::Store(Error::InvalidArgument(_)) => "invalid",
+            Failure::Store(Error::Io { .. }) | Failure::File { .. } => "io",
+            Failure::Store(_) => "store",
+            Failure::Output(_) | Failure::OutputClosed => "output",
+            Failure::Stopped { cause, .. } => cause.kind(),
+            Failure::AtClose { closing, .. } => closing.kind(),
+            Failure::Usage(_) => "usage",
+            Failure::Absent(_) => "absent",
+            Failure::NotSwapped(_) => "not_swapped",
+            Failure::Input(_) => "input",
+            Failure::Refused(_) => "refused",
+            Failure::Check(_) => "check",
+            Failure::Interrupted => "interrupted",
+        }
+    }
+
+    /// Records that are safe, if a load stopped half way.
+    pub fn durable(&self) -> Option<u64> {
+        match self {
+            Failure::Stopped { durable, .. } => Some(*durable),
+            Failure::AtClose { own, .. } => own.durable(),
+            _ => None,
         }
     }
 
@@ -85,16 +140,33 @@ impl Failure {
     pub fn message(&self) -> Option<String> {
         match self {
             Failure::OutputClosed => None,
-            Failure::Stopped { cause, safe } => {
+            Failure::Stopped { cause, durable } => {
                 let cause = cause.message().unwrap_or_else(|| "standard output was closed".into());
-                Some(format!("{cause}; {safe}"))
+                let verb = if *durable == 1 { "is" } else { "are" };
+                Some(format!("{cause}; {} {verb} durable", output::plural(*durable, "record")))
             }
+            Failure::AtClose { closing, own } => {
+                let both = [closing.message(), own.message()];
+                Some(both.into_iter().flatten().collect::<Vec<_>>().join("; "))
+            }
+            Failure::Store(Error::Locked { path }) => {
+                Some(format!("the store at {} is in use by another process", path.display()))
+            }
+            Failure::Store(Error::NotFound { what: "store", name }) => {
+                Some(format!("there is no store at {name}"))
+            }
+            Failure::Store(Error::NotFound { what, name }) => Some(format!("there is no {what} {name}")),
             Failure::Store(error) => Some(error.to_string()),
             Failure::File { op, path, source } => Some(format!("{op} {}: {source}", path.display())),
             Failure::Output(source) => Some(format!("write to standard output: {source}")),
             Failure::Check(text) => Some(format!("CHECK FAILED: {text}")),
             Failure::Interrupted => Some("interrupted".into()),
-            Failure::Usage(text) | Failure::No(text) | Failure::Corrupt(text) => Some(text.clone()),
+            Failure::Usage(text)
+            | Failure::Absent(text)
+            | Failure::NotSwapped(text)
+            | Failure::Input(text)
+            | Failure::Refused(text)
+            | Failure::Corrupt(text) => Some(text.clone()),
         }
     }
 }
@@ -121,14 +193,21 @@ mod tests {
     fn a_load_that_stopped_exits_as_its_cause_and_says_what_is_safe() {
         for (cause, code) in [
             (Failure::Interrupted, 130),
-            (Failure::No("line 7: the key is empty".into()), 1),
+            (Failure::Input("line 7: the key is empty".into()), 1),
             (Failure::from(Error::corruption("f", None, "rot")), 3),
         ] {
-            let text = cause.message().unwrap();
-            let stopped = Failure::Stopped { cause: Box::new(cause), safe: "5 records are durable".into() };
-            assert_eq!(stopped.exit_code(), code);
+            let (text, kind) = (cause.message().unwrap(), cause.kind());
+            let stopped = Failure::Stopped { cause: Box::new(cause), durable: 5 };
+            assert_eq!((stopped.exit_code(), stopped.kind()), (code, kind));
             assert_eq!(stopped.message().unwrap(), format!("{text}; 5 records are durable"));
         }
+        let stopped = Failure::Stopped { cause: Box::new(Failure::Interrupted), durable: 2 };
+        let rot = Failure::from(Error::corruption("f", None, "rot"));
+        let both = Failure::AtClose { closing: Box::new(rot), own: Box::new(stopped) };
+        assert_eq!((both.exit_code(), both.kind(), both.durable()), (3, "corruption", Some(2)));
+        assert_eq!(both.message().unwrap(), "corruption in f: rot; interrupted; 2 records are durable");
+        let one = Failure::Stopped { cause: Box::new(Failure::Interrupted), durable: 1 };
+        assert_eq!(one.message().unwrap(), "interrupted; 1 record is durable");
     }
 
     #[test]

@@ -71,7 +71,15 @@ fn pump(
             told = done.records;
         }
         interrupt::check().map_err(Stop::Failed)?;
-        let bad = match records.next().map_err(Stop::Read)? {
+        let next = match records.next() {
+            Ok(next) => next,
+            // A wait for input that Ctrl-C ended is no fault of the input.
+            Err(error) => {
+                interrupt::check().map_err(Stop::Failed)?;
+                return Err(Stop::Read(error));
+            }
+        };
+        let bad = match next {
             None => return Ok(()),
             Some(Err(bad)) => bad,
             Some(Ok(record)) => match keyspace.put(&record.key, record.value) {

@@ -2,11 +2,13 @@
 //!
 //! Place: the outermost shell; calls the crate `drumlin` and nothing inside it.
 //! ```text
-//! args      what can be said             failure   what can go wrong, and the exit code
-//! commands  one file a command           output    results, on standard output
-//! input     files to load, line by line  progress  bars, on standard error
-//! loader    records into a keyspace
-//! tour      the guided walk              interrupt Ctrl-C
+//! args      what can be said, with help  failure   what can go wrong, and the exit code
+//! keys      keys as they are written     report    how that is told, with advice
+//! value     the value to store           output    results, on standard output
+//! commands  one file a command           progress  bars, on standard error
+//! input     files to load, line by line  interrupt Ctrl-C, SIGTERM
+//! loader    records into a keyspace      figures   a store's figures in words
+//! tour      the guided walk              escape    bytes as JSON
 //! ```
 //! 1. Results go to standard output; progress, warnings and errors to standard error.
 //! 2. Exit codes: 0 done, 1 failed or absent, 2 misuse, 3 stored bytes are wrong, 130 interrupted.
@@ -19,34 +21,43 @@
 // outside it: it reads the user's files, measures the user's time and talks to the user's terminal.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::disallowed_macros)]
 
+mod advice;
 mod args;
 mod commands;
 mod escape;
 mod failure;
+mod figures;
+mod help;
 mod input;
 mod interrupt;
+mod keys;
 mod loader;
 mod open;
 mod output;
 mod progress;
+mod report;
 mod tour;
+mod value;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Parser;
 
 fn main() -> ExitCode {
-    let args = args::Args::parse();
-    interrupt::install();
+    let args = match args::Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return report::unparsed(&error),
+    };
+    let args = Arc::new(args);
+    let at_interrupt = Arc::clone(&args);
+    interrupt::install(move || {
+        report::failed(&failure::Failure::Interrupted, &at_interrupt);
+    });
     let result = commands::run(&args);
     interrupt::finished();
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            if let Some(message) = failure.message() {
-                output::tell(&message);
-            }
-            ExitCode::from(failure.exit_code())
-        }
+        Err(failure) => report::failed(&failure, &args),
     }
 }

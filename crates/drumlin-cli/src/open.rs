@@ -3,8 +3,9 @@
 //! Place: called by every command that touches a store.
 //!
 //! 1. Commands that read open read-only: they create, repair and truncate nothing.
-//! 2. Only commands that can put a record create a store or a keyspace.
+//! 2. Only commands that can put a record create a store or a keyspace; never for a keyspace whose name cannot be.
 
+use drumlin::db::check_keyspace_name;
 use drumlin::{Db, Keyspace, KeyspaceOptions, Options};
 
 use crate::args::Args;
@@ -29,6 +30,7 @@ pub fn change(args: &Args) -> Result<Db> {
 
 /// Opens the store and the keyspace for writing; makes them if missing.
 pub fn write_keyspace(args: &Args) -> Result<(Db, Keyspace)> {
+    check_keyspace_name(args.keyspace())?;
     let db = Db::open(args.db(), Options::default())?;
     match db.keyspace(args.keyspace(), KeyspaceOptions::default()) {
         Ok(keyspace) => Ok((db, keyspace)),
@@ -41,10 +43,9 @@ pub fn close_after<T>(db: Db, result: Result<T>) -> Result<T> {
     match (result, db.close()) {
         (Ok(value), Ok(())) => Ok(value),
         (Ok(_), Err(error)) => Err(error.into()),
-        (Err(own), Err(error)) if error.is_corruption() && own.exit_code() != 3 => match own.message() {
-            Some(safe) => Err(Failure::Stopped { cause: Box::new(error.into()), safe }),
-            None => Err(error.into()),
-        },
+        (Err(own), Err(error)) if error.is_corruption() && own.exit_code() != 3 => {
+            Err(Failure::AtClose { closing: Box::new(error.into()), own: Box::new(own) })
+        }
         (Err(own), _) => Err(own),
     }
 }

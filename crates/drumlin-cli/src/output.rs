@@ -59,19 +59,24 @@ pub fn tell(text: &str) {
 
 /// Whether results may be drawn with bold and colour: a terminal, and `NO_COLOR` unset or empty.
 pub fn stdout_takes_style() -> bool {
-    io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+    io::stdout().is_terminal() && style_is_wanted()
 }
 
-/// A count of bytes for people: `13.1 MB`.
+/// Whether a terminal may be given bold and colour: `NO_COLOR` is unset or empty.
+pub fn style_is_wanted() -> bool {
+    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// A count of bytes for people: `12.5 MiB`.
 pub fn bytes(count: u64) -> String {
-    const UNITS: [&str; 5] = ["kB", "MB", "GB", "TB", "PB"];
-    if count < 1000 {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    if count < 1024 {
         return format!("{count} B");
     }
-    let mut scaled = count as f64 / 1000.0;
+    let mut scaled = count as f64 / 1024.0;
     let mut unit = 0;
-    while scaled >= 999.95 && unit + 1 < UNITS.len() {
-        scaled /= 1000.0;
+    while scaled >= 1023.95 && unit + 1 < UNITS.len() {
+        scaled /= 1024.0;
         unit += 1;
     }
     format!("{scaled:.1} {}", UNITS[unit])
@@ -95,9 +100,26 @@ pub fn plural(n: u64, noun: &str) -> String {
     format!("{} {noun}{}", count(n), if n == 1 { "" } else { "s" })
 }
 
+/// A word for a shell.
+pub fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:@%,".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.into()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_with_spaces_are_quoted() {
+        assert_eq!(quoted("./drumlin-tour"), "./drumlin-tour");
+        assert_eq!(quoted("my store"), "'my store'");
+        assert_eq!(quoted("it's"), r"'it'\''s'");
+    }
 
     #[test]
     fn figures_are_written_for_people() {
@@ -106,8 +128,8 @@ mod tests {
             ["0", "7", "999", "1,000", "170,391", "1,000,000"]
         );
         assert_eq!(
-            [0, 999, 1000, 13_144_586, 999_999_999].map(bytes),
-            ["0 B", "999 B", "1.0 kB", "13.1 MB", "1.0 GB"]
+            [0, 1023, 1024, 13_144_586, (1 << 30) - 1, u64::MAX].map(bytes),
+            ["0 B", "1023 B", "1.0 KiB", "12.5 MiB", "1.0 GiB", "16.0 EiB"]
         );
         assert_eq!(plural(1, "line"), "1 line");
         assert_eq!(plural(0, "line"), "0 lines");

@@ -4,10 +4,12 @@
 
 mod support;
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use support::Store;
+use rustix::process::{Pid, Signal, kill_process};
+use support::{Said, Store};
 
 /// The keys in the store, in the order in which `line_of` numbers them.
 fn recovered(store: &Store) -> Vec<u64> {
@@ -88,9 +90,68 @@ fn promises_survive_sigkill_in_the_middle_of_a_load() {
     assert!(in_the_middle >= 5, "only {in_the_middle} of 6 kills came in the middle of a load");
 }
 
+/// Sends a signal to a `load` that has put what it was given, and waits for more.
+fn signalled(signal: Signal, format: &[&str], text: &str, durable: u64) -> Said {
+    let store = Store::new();
+    let mut child = store
+        .command(["load", "-", "--json", "--format"].iter().chain(format))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Kept open: it is the waiting that the signal must end.
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(text.as_bytes()).unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let promise = format!("{{\"durable\":{durable}}}\n");
+    let mut line = String::new();
+    while line != promise {
+        line.clear();
+        assert!(out.read_line(&mut line).unwrap() > 0, "it must not end by itself");
+    }
+    let began = Instant::now();
+    kill_process(Pid::from_child(&child), signal).unwrap();
+    let said: Said = child.wait_with_output().unwrap().into();
+    assert!(began.elapsed() < Duration::from_secs(30));
+    drop(stdin);
+    assert_eq!(store.run(["count"]).text(), format!("{durable}\n"));
+    store.run(["verify"]).ok();
+    said
+}
+
+#[test]
+fn a_signal_ends_a_load_that_waits_for_input_with_130_and_says_what_is_durable() {
+    for (signal, format, text, durable) in [
+        (Signal::INT, &["lines"][..], "a\nb\nc\nhalf a li", 3),
+        (Signal::TERM, &["lines"], "a\n", 1),
+        (Signal::INT, &["csv", "--key", "1", "--no-header"], "a,1\n\"b\n", 1),
+    ] {
+        let said = signalled(signal, format, text, durable).fails(130);
+        let noun = if durable == 1 { "1 record is durable" } else { "3 records are durable" };
+        assert!(said.err.contains("interrupted") && said.err.contains(noun), "{said:?}");
+    }
+}
+
+#[test]
+fn a_signal_before_the_first_line_makes_no_store() {
+    let store = Store::new();
+    for format in [&["lines"][..], &["tsv", "--key", "id"]] {
+        let mut command = store.command(["load", "-", "--format"].iter().chain(format));
+        let mut child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let stdin = child.stdin.take();
+        // A signal that comes before the program listens kills it, which is as good.
+        std::thread::sleep(Duration::from_millis(300));
+        kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+        let said: Said = child.wait_with_output().unwrap().into();
+        drop(stdin);
+        assert!(matches!(said.code, Some(130) | None), "{said:?}");
+        assert!(!store.path().exists());
+    }
+}
+
 #[test]
 fn ctrl_c_ends_a_load_with_130_and_keeps_what_was_promised() {
-    use rustix::process::{Pid, Signal, kill_process};
     let store = Store::new();
     let mut loading = store.loading();
     for number in 0..5000 {
@@ -99,7 +160,6 @@ fn ctrl_c_ends_a_load_with_130_and_keeps_what_was_promised() {
     loading.promised(5000);
     let began = Instant::now();
     kill_process(Pid::from_child(&loading.child), Signal::INT).unwrap();
-    // If it waits for input by now, the end of the grace period ends it.
     assert_eq!(loading.child.wait().unwrap().code(), Some(130));
     assert!(began.elapsed() < Duration::from_secs(30));
     assert_eq!(recovered(&store), (0..5000).collect::<Vec<_>>());

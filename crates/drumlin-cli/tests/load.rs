@@ -79,11 +79,17 @@ fn the_last_of_equal_keys_stays() {
 }
 
 /// Format, text, number of the bad line, records before it, all good records.
-const BAD: [(&str, &str, u32, u32, u32); 7] = [
+const BAD: [(&str, &str, u32, u32, u32); 13] = [
     ("tsv", "id\tname\n1\tone\n\tempty\n3\tthree\n", 3, 1, 2),
     ("tsv", "name\tid\none\t1\ntwo\nthree\t3\n", 3, 1, 2),
     ("csv", "id,name\n1,one\n2,two\n\n4,four\n", 4, 2, 3),
-    ("csv", "id,name\n1,\"one\nmore\"\n\"2,never ends\n3,three\n", 4, 1, 1),
+    ("csv", "id,name\n1,\"one\nmore\"\n\"2,never ends\n3,three\n", 4, 1, 2),
+    ("csv", "id,name\n1,one\n2,\"two\n3,three\n\"4\",four\n5,five\n", 3, 1, 4),
+    ("csv", "id,name\n1,\"one\"!\n2,two\n", 2, 0, 1),
+    ("csv", "id,name\n1,one,more\n2,two\n", 2, 0, 1),
+    ("tsv", "id\tname\n1\tone\n\n3\tthree\n", 3, 1, 2),
+    ("jsonl", "{\"id\":1}\n\n{\"id\":3}\n", 2, 1, 2),
+    ("csv", "id,name\r\n1,one\r\n\r\n3,three\r\n", 3, 1, 2),
     ("jsonl", "{\"id\":1}\n{\"id\":\n{\"id\":3}\n", 2, 1, 2),
     ("jsonl", "{\"no\":1}\n{\"id\":2}\n", 1, 0, 1),
     ("lines", "a\nb\n\nc\n", 3, 2, 3),
@@ -147,6 +153,74 @@ fn what_cannot_be_begun_makes_no_store() {
 }
 
 #[test]
+fn a_stray_quote_swallows_no_line_behind_its_own() {
+    let store = Store::new();
+    let mut text = String::from("id,name\n");
+    (0..300).for_each(|i| {
+        text.push_str(&match i {
+            7 => format!("{i},\"stray\n"),
+            _ if i % 10 == 0 => format!("{i},\"quoted, {i}\"\n"),
+            _ => format!("{i},plain {i}\n"),
+        });
+    });
+    let said = store.feed(["load", "-", "--format", "csv", "--key", "id", "--skip-bad"], &text);
+    assert!(said.err.contains("line 9:") && said.err.contains("1 bad line skipped"), "{said:?}");
+    said.ok();
+    assert_eq!(store.run(["count"]).ok(), b"299\n");
+    store.run(["get", "7"]).fails(1);
+    assert_eq!(store.run(["get", "10"]).ok(), b"10,\"quoted, 10\"");
+}
+
+#[test]
+fn a_wrong_number_of_csv_fields_is_named_with_what_was_expected() {
+    let store = Store::new();
+    let said = store.feed(["load", "-", "--format", "csv", "--key", "id"], "id,name\n1,one\n2\n").fails(1);
+    assert!(said.err.contains("line 3: the record has 1 field, but the header has 2"), "{said:?}");
+}
+
+#[test]
+fn a_blank_line_is_called_so_in_every_format() {
+    for (format, text) in [
+        ("tsv", "id\tv\n1\t2\n\n"),
+        ("csv", "id,v\n1,2\n\n"),
+        ("jsonl", "{\"id\":1}\n{\"id\":2}\n\n"),
+        ("lines", "a\nb\n\n"),
+    ] {
+        let store = Store::new();
+        let said = store.feed(["load", "-", "--format", format, "--key", "id"], text).fails(1);
+        assert!(said.err.contains("line 3: the line is blank"), "{format}: {said:?}");
+    }
+}
+
+#[test]
+fn a_byte_order_mark_is_part_of_no_key() {
+    for (args, text) in [
+        (&["--format", "lines"][..], "\u{feff}k\n"),
+        (&["--format", "tsv", "--key", "1", "--no-header"], "\u{feff}k\tv\n"),
+        (&["--format", "csv", "--key", "1", "--no-header"], "\u{feff}k,v\n"),
+        (&["--format", "csv", "--key", "id"], "\u{feff}id,v\nk,v\n"),
+        (&["--format", "tsv", "--key", "id"], "\u{feff}id\tv\nk\tv\n"),
+        (&["--format", "jsonl", "--key", "id"], "\u{feff}{\"id\":\"k\"}\n"),
+    ] {
+        let store = Store::new();
+        store.feed(["load", "-"].iter().chain(args), text).ok();
+        assert_eq!(store.run(["scan", "--keys-only"]).ok(), b"k\n", "{args:?}");
+    }
+}
+
+#[test]
+fn a_column_beyond_the_header_is_refused_before_a_store_is_made() {
+    let store = Store::new();
+    for key in ["0", "3", "99", "nam", "18446744073709551616"] {
+        for (format, text) in [("tsv", TSV), ("csv", "id,name\n1,2\n")] {
+            let said = store.feed(["load", "-", "--format", format, "--key", key], text).fails(1);
+            assert!(said.err.contains("2 columns: id, name"), "{said:?}");
+            assert!(!store.path().exists(), "{key} made a store");
+        }
+    }
+}
+
+#[test]
 fn an_empty_file_loads_nothing() {
     let store = Store::new();
     let said = store.feed(["--json", "load", "-", "--format", "tsv", "--key", "id"], "");
@@ -164,6 +238,6 @@ fn json_ends_with_the_number_of_records_however_the_load_ends() {
     let said = store.feed(["--json", "load", "-", "--format", "lines"], "a\nb\n\nc\n").fails(1);
     assert_eq!(last(&said).as_deref(), Some("{\"durable\":2}"));
     let said = store.feed(["--json", "load", "-", "--format", "lines", "--skip-bad"], "a\nb\n\nc\n");
-    assert_eq!(last(&said).as_deref(), Some("{\"durable\":3}"));
+    assert_eq!(last(&said).as_deref(), Some("{\"durable\":3,\"skipped\":1}"));
     said.ok();
 }

@@ -6,7 +6,7 @@ mod support;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use support::{Said, Store, drumlin, seen, terminal};
 
@@ -62,6 +62,46 @@ fn completions_are_scripts() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = Said::from(drumlin(["completions", shell]).output().unwrap()).ok();
         assert!(String::from_utf8(script).unwrap().contains("keyspaces"), "{shell}");
+    }
+}
+
+/// What bash offers behind these words, the last of them begun.
+fn offered_by_bash(words: &[&str]) -> Option<String> {
+    let script = r#"
+        eval "$("$PROGRAM" completions bash)" || exit 9
+        COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=()
+        spec=$(complete -p drumlin) || exit 9
+        [[ $spec =~ -F\ ([^ ]+) ]] || exit 9
+        "${BASH_REMATCH[1]}" drumlin "${@: -1}" "${@: -2:1}"
+        printf '%s\n' "${COMPREPLY[@]}"
+    "#;
+    let mut bash = Command::new("bash");
+    bash.args(["--norc", "-c", script, "bash"]).args(words).env("PROGRAM", env!("CARGO_BIN_EXE_drumlin"));
+    let Ok(output) = bash.output() else { return None };
+    Some(String::from_utf8(Said::from(output).ok()).unwrap())
+}
+
+#[test]
+fn bash_completes_commands_options_and_their_values() {
+    let Some(commands) = offered_by_bash(&["drumlin", "s"]) else { return };
+    assert_eq!(commands.lines().collect::<Vec<_>>(), ["scan", "stats", "shape"]);
+    let of = |words: &[&str]| offered_by_bash(words).unwrap();
+    assert!(of(&["drumlin", "put", "--h"]).lines().any(|word| word == "--hex"));
+    assert!(of(&["drumlin", "load", "--format", "j"]).lines().eq(["jsonl"]));
+    assert!(of(&["drumlin", "completions", "f"]).lines().eq(["fish"]));
+}
+
+#[test]
+fn every_help_shows_an_example() {
+    let help = Said::from(drumlin(["--help"]).output().unwrap());
+    let commands =
+        help.text().lines().skip_while(|l| *l != "Commands:").skip(1).take_while(|l| !l.is_empty());
+    let names: Vec<&str> = commands.filter_map(|l| l.split_whitespace().next()).collect();
+    assert!(names.len() >= 14, "{names:?}");
+    for name in names.into_iter().filter(|name| *name != "help") {
+        let help = Said::from(drumlin([name, "--help"]).output().unwrap());
+        assert!(help.text().contains("Example"), "{name}: {help:?}");
+        assert!(help.text().lines().next() != Some("How keys are given and printed"), "{name}");
     }
 }
 

@@ -147,7 +147,7 @@ fn busy_and_rotten(store: &Store) -> String {
 
 /// Loads `input` until a merge beside the load comes to the rot before the load has ended; what it said then.
 fn load_until_rot(store: &Store, input: &str, code: i32) -> Said {
-    for _ in 0..100 {
+    for _ in 0..20 {
         let said = store.feed(["load", "-", "--format", "tsv", "--key", "1", "--no-header"], input);
         if said.code == Some(3) {
             return said.fails(3);

@@ -31,8 +31,8 @@ pub mod table;
 pub mod version;
 
 pub use db::{
-    Batch, Cas, Db, JobFailure, Keyspace, KeyspaceStats, LevelStats, Scan, Slice, Snapshot, Stats,
-    VerifyProgress, VerifyReport,
+    Batch, Cas, Db, JobFailure, Keyspace, KeyspaceStats, LevelStats, RecoveryReport, Scan, Slice, Snapshot,
+    Stats, VerifyProgress, VerifyReport,
 };
 pub use error::{Corruption, Error, Result};
 pub use options::{Compression, Durability, KeyspaceOptions, Layout, Memory, Options, WriteOptions};

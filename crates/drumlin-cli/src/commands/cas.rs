@@ -9,18 +9,20 @@ use crate::escape;
 use crate::failure::{Failure, Result};
 use crate::open;
 use crate::output::Output;
+use crate::value;
 
 pub fn run(args: &Args, cas: &Cas) -> Result<()> {
-    let (key, value) = (args::bytes(&cas.key), args::bytes(&cas.value));
+    let key = cas.form.key(&cas.key)?;
+    let value = value::read(&cas.value)?;
     let (db, outcome) = match cas.expect.as_deref().map(args::bytes) {
         Some(expected) => {
             let db = open::change(args)?;
             let keyspace = db.open_keyspace(args.keyspace());
-            (db, keyspace.and_then(|keyspace| keyspace.compare_and_swap(key, Some(expected), Some(value))))
+            (db, keyspace.and_then(|keyspace| keyspace.compare_and_swap(&key, Some(expected), Some(&value))))
         }
         None => {
             let (db, keyspace) = open::write_keyspace(args)?;
-            (db, keyspace.compare_and_swap(key, None, Some(value)))
+            (db, keyspace.compare_and_swap(&key, None, Some(&value)))
         }
     };
     let outcome = open::close_after(db, outcome.map_err(Into::into))?;
@@ -43,20 +45,16 @@ pub fn run(args: &Args, cas: &Cas) -> Result<()> {
                 out.bytes(&line)?;
             }
             out.finish()?;
-            let key = escape::readable(key);
-            Err(Failure::No(match current {
-                Some(value) => format!("not swapped: {key} holds {}", shortened(&value)),
-                None => format!("not swapped: {key} is absent"),
+            let key = cas.form.readable(&key);
+            Err(Failure::NotSwapped(match current {
+                Some(value) => {
+                    format!(
+                        "not swapped: {key} holds {}; --expect that to swap it",
+                        escape::shortened(&value)
+                    )
+                }
+                None => format!("not swapped: {key} is absent; use --absent to set it"),
             }))
         }
-    }
-}
-
-/// The beginning of a value, for a message.
-fn shortened(value: &[u8]) -> String {
-    const SHOWN: usize = 200;
-    match value.get(..SHOWN) {
-        Some(beginning) => format!("{}... ({} bytes)", escape::readable(beginning), value.len()),
-        None => escape::readable(value),
     }
 }

@@ -4,6 +4,7 @@
 
 use crate::args::Args;
 use crate::failure::Result;
+use crate::figures;
 use crate::open;
 use crate::output::Output;
 use crate::progress::Watcher;
@@ -15,7 +16,7 @@ pub fn run(args: &Args) -> Result<()> {
         Some(name) => db.open_keyspace(name).and_then(|keyspace| keyspace.compact()),
         None => db.compact(),
     };
-    let shape = compacted.map(|()| db.shape());
+    let shape = compacted.map(|()| figures::drawing(&db.stats()));
     drop(bar);
     let shape = open::close_after(db, shape.map_err(Into::into))?;
     let mut out = Output::new();

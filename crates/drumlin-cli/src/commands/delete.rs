@@ -3,16 +3,15 @@
 //! 1. Creates neither store nor keyspace: deleting in what is not there is a mistake.
 //! 2. Prints nothing; with `--json`, `{"ok":true}`.
 
-use std::ffi::OsStr;
-
-use crate::args::{self, Args};
+use crate::args::{Args, Delete};
 use crate::failure::Result;
 use crate::open;
 use crate::output::Output;
 
-pub fn run(args: &Args, key: &OsStr) -> Result<()> {
+pub fn run(args: &Args, delete: &Delete) -> Result<()> {
+    let key = delete.form.key(&delete.key)?;
     let db = open::change(args)?;
-    let deleted = db.open_keyspace(args.keyspace()).and_then(|keyspace| keyspace.delete(args::bytes(key)));
+    let deleted = db.open_keyspace(args.keyspace()).and_then(|keyspace| keyspace.delete(&key));
     open::close_after(db, deleted.map_err(Into::into))?;
     let mut out = Output::new();
     if args.json {

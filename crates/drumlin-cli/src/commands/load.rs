@@ -3,11 +3,13 @@
 //! 1. The input and its key column are looked at before a store is made.
 //! 2. `{"durable":N}` is a whole line, flushed, printed only after N records are acknowledged; the last
 //!    one stands however the load ends.
-//! 3. A bad line stops the load (exit 1); with `--skip-bad` it is counted, and the first few are reported.
+//! 3. A bad line stops the load (exit 1); with `--skip-bad` it is counted, and the first few are reported. Then
+//!    the last line of JSON has their number too: `{"durable":N,"skipped":M}`.
 //! 4. If the reader of these lines goes away, the load goes on: it was asked to load, the lines are extra.
 //!
 //! Tests: `tests/load.rs`, `tests/durable.rs`.
 
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
@@ -15,7 +17,8 @@ use std::time::Instant;
 
 use crate::args::{self, Args, Load};
 use crate::failure::{Failure, Result};
-use crate::input::{BadLine, Records, Unusable};
+use crate::input::{BadLine, Records, Stream, Unusable};
+use crate::interrupt;
 use crate::loader::{self, Loaded, Stop, Watch};
 use crate::open;
 use crate::output::{self, Output};
@@ -33,8 +36,11 @@ pub fn run(args: &Args, load: &Load) -> Result<()> {
     let key = load.key.as_deref().map(args::bytes).unwrap_or_default();
     let mut records = match Records::begin(input, load.format, key, load.no_header) {
         Ok(records) => records,
-        Err(Unusable::Io(error)) => return Err(Failure::file("read", Path::new(&name), error)),
-        Err(Unusable::Column(why)) => return Err(Failure::No(format!("{name}: {why}"))),
+        Err(Unusable::Io(error)) => {
+            interrupt::check()?;
+            return Err(Failure::file("read", Path::new(&name), error));
+        }
+        Err(Unusable::Column(why)) => return Err(Failure::Input(format!("{name}: {why}"))),
         Err(Unusable::Usage(why)) => return Err(Failure::Usage(why)),
     };
     let (db, keyspace) = open::write_keyspace(args)?;
@@ -53,17 +59,17 @@ pub fn run(args: &Args, load: &Load) -> Result<()> {
     };
     let began = Instant::now();
     let (done, ended) = loader::load(&mut records, &keyspace, &mut teller);
-    let told = teller.lines.end(done.records);
+    let told = teller.lines.end(done, load.skip_bad);
     drop(teller);
     let result = match ended {
         Ok(()) => told,
         Err(stop) => {
             let cause = match stop {
-                Stop::Bad(bad) => Failure::No(format!("{name}: line {}: {}", bad.line, bad.why)),
+                Stop::Bad(bad) => Failure::Input(format!("{name}: line {}: {}", bad.line, bad.why)),
                 Stop::Read(error) => Failure::file("read", Path::new(&name), error),
                 Stop::Failed(failure) => failure,
             };
-            Err(Failure::Stopped { cause: Box::new(cause), safe: durable(done.records) })
+            Err(Failure::Stopped { cause: Box::new(cause), durable: done.records })
         }
     };
     open::close_after(db, result)?;
@@ -77,9 +83,8 @@ fn report(args: &Args, name: &str, done: Loaded, seconds: f64) -> Result<()> {
     }
     let mut out = Output::new();
     if !args.json {
-        let noun = if done.records == 1 { "record" } else { "records" };
-        let bytes = output::bytes(done.bytes);
-        out.line(format_args!("loaded {} {noun} ({bytes}) in {seconds:.1} s", done.records))?;
+        let (records, bytes) = (output::plural(done.records, "record"), output::bytes(done.bytes));
+        out.line(format_args!("loaded {records} ({bytes}) in {seconds:.1} s"))?;
     }
     out.finish()
 }
@@ -87,19 +92,21 @@ fn report(args: &Args, name: &str, done: Loaded, seconds: f64) -> Result<()> {
 /// The input, and its size if it is a plain file.
 fn open_input(path: &Path) -> Result<(Box<dyn Read>, Option<u64>)> {
     if path.as_os_str() == "-" {
-        return Ok((Box::new(io::stdin()), None));
+        return Ok((stream(path, io::stdin())?, None));
     }
     let file = File::open(path).map_err(|error| Failure::file("open", path, error))?;
     let metadata = file.metadata().map_err(|error| Failure::file("read", path, error))?;
-    let size = metadata.is_file().then_some(metadata.len());
-    Ok((Box::new(file), size))
+    if metadata.is_file() {
+        Ok((Box::new(file), Some(metadata.len())))
+    } else {
+        Ok((stream(path, file)?, None))
+    }
 }
 
-fn durable(records: u64) -> String {
-    match records {
-        1 => "1 record is durable".into(),
-        _ => format!("{records} records are durable"),
-    }
+/// An input that can be waited for.
+fn stream(path: &Path, input: impl Read + Send + 'static) -> Result<Box<dyn Read>> {
+    let stream = Stream::new(input).map_err(|error| Failure::file("read", path, error))?;
+    Ok(Box::new(stream))
 }
 
 /// Tells the bar, the reader of JSON lines, and the user.
@@ -147,9 +154,13 @@ impl Lines {
 
     /// Prints that so many records are durable, and hands it over.
     fn tell(&mut self, records: u64) -> Result<()> {
-        let Some(out) = &mut self.out else { return Ok(()) };
         self.last = Some(records);
-        match out.line(format_args!(r#"{{"durable":{records}}}"#)).and_then(|()| out.flush()) {
+        self.print(format_args!(r#"{{"durable":{records}}}"#))
+    }
+
+    fn print(&mut self, line: fmt::Arguments<'_>) -> Result<()> {
+        let Some(out) = &mut self.out else { return Ok(()) };
+        match out.line(line).and_then(|()| out.flush()) {
             Err(Failure::OutputClosed) => {
                 self.out = None;
                 Ok(())
@@ -158,8 +169,14 @@ impl Lines {
         }
     }
 
-    /// Prints the last figure, if it is not printed already.
-    fn end(&mut self, records: u64) -> Result<()> {
-        if self.last == Some(records) { Ok(()) } else { self.tell(records) }
+    /// Prints the last figure, if it is not printed already; and what was skipped, if that was allowed.
+    fn end(&mut self, done: Loaded, skip: bool) -> Result<()> {
+        match (skip, self.last == Some(done.records)) {
+            (true, _) => {
+                self.print(format_args!(r#"{{"durable":{},"skipped":{}}}"#, done.records, done.skipped))
+            }
+            (false, true) => Ok(()),
+            (false, false) => self.tell(done.records),
+        }
     }
 }

@@ -24,9 +24,9 @@ use crate::tour;
 pub fn run(args: &Args) -> Result<()> {
     match &args.command {
         Command::Load(load) => load::run(args, load),
-        Command::Get { key } => get::run(args, key),
-        Command::Put { key, value } => put::run(args, key, value),
-        Command::Delete { key } => delete::run(args, key),
+        Command::Get(get) => get::run(args, get),
+        Command::Put(put) => put::run(args, put),
+        Command::Delete(delete) => delete::run(args, delete),
         Command::Cas(cas) => cas::run(args, cas),
         Command::Count => count::run(args),
         Command::Scan(scan) => scan::run(args, scan),

@@ -1,17 +1,18 @@
-//! `put KEY VALUE`: makes the store and the keyspace if they are missing.
+//! `put KEY VALUE|-`: makes the store and the keyspace if they are missing.
 //!
 //! 1. Prints nothing; with `--json`, `{"ok":true}`.
 
-use std::ffi::OsStr;
-
-use crate::args::{self, Args};
+use crate::args::{Args, Put};
 use crate::failure::Result;
 use crate::open;
 use crate::output::Output;
+use crate::value;
 
-pub fn run(args: &Args, key: &OsStr, value: &OsStr) -> Result<()> {
+pub fn run(args: &Args, put: &Put) -> Result<()> {
+    let key = put.form.key(&put.key)?;
+    let value = value::read(&put.value)?;
     let (db, keyspace) = open::write_keyspace(args)?;
-    let put = keyspace.put(args::bytes(key), args::bytes(value));
+    let put = keyspace.put(&key, &value);
     open::close_after(db, put.map_err(Into::into))?;
     let mut out = Output::new();
     if args.json {

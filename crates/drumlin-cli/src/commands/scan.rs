@@ -2,13 +2,14 @@
 //!
 //! 1. The interval is [from, to), cut to the prefix, in both directions; empty or inverted, it holds nothing.
 //! 2. `--limit` counts from the end at which the scan begins.
-//! 3. Raw records are written as they are; a key with a tab or a line end in it needs `--format jsonl`.
+//! 3. Raw records are written as they are; a key with a tab or a line end in it needs `--format jsonl`
+//!    or `--hex`.
 //! 4. What was read before an error is printed before it is reported.
 
+use std::ffi::OsString;
 use std::ops::Bound;
 
-use crate::args::{self, Args, OutputFormat, Scan};
-use crate::escape;
+use crate::args::{Args, OutputFormat, Scan};
 use crate::failure::{Failure, Result};
 use crate::interrupt;
 use crate::open;
@@ -18,13 +19,11 @@ use crate::output::Output;
 const STRIDE: u64 = 1024;
 
 pub fn run(args: &Args, scan: &Scan) -> Result<()> {
+    let bound = |given: &Option<OsString>| given.as_deref().map(|key| scan.form.bound(key)).transpose();
+    let (from, to, prefix) = (bound(&scan.from)?, bound(&scan.to)?, bound(&scan.prefix)?);
     let (_db, keyspace) = open::read_keyspace(args)?;
     let mut out = Output::new();
-    let Some(interval) = interval(
-        scan.from.as_deref().map(args::bytes),
-        scan.to.as_deref().map(args::bytes),
-        scan.prefix.as_deref().map(args::bytes),
-    ) else {
+    let Some(interval) = interval(from.as_deref(), to.as_deref(), prefix.as_deref()) else {
         return out.finish();
     };
     let mut records = keyspace.range(interval)?;
@@ -44,9 +43,9 @@ pub fn run(args: &Args, scan: &Scan) -> Result<()> {
         line.clear();
         let value = if scan.keys_only { None } else { Some(&value[..]) };
         match format {
-            OutputFormat::Jsonl => escape::push_record(&mut line, &key, value),
+            OutputFormat::Jsonl => scan.form.push_record(&mut line, &key, value),
             OutputFormat::Raw => {
-                line.extend_from_slice(&key);
+                scan.form.push_raw(&mut line, &key);
                 if let Some(value) = value {
                     line.push(b'\t');
                     line.extend_from_slice(value);

@@ -3,42 +3,36 @@
 //! 1. With `--json`: `{"keyspaces":[{"name":...,"memory":{...},"levels":[{...},...]}]}`, the figures of the drawing.
 
 use drumlin::Stats;
+use serde_json::{Value, json};
 
 use crate::args::Args;
-use crate::escape;
 use crate::failure::Result;
+use crate::figures;
 use crate::open;
 use crate::output::Output;
 
 pub fn run(args: &Args) -> Result<()> {
-    let db = open::read(args)?;
+    let stats = open::read(args)?.stats();
     let mut out = Output::new();
     if args.json {
-        out.bytes(&json(&db.stats()))?;
+        out.line(json(&stats))?;
     } else {
-        out.text(&db.shape())?;
+        out.text(&figures::drawing(&stats))?;
     }
     out.finish()
 }
 
-fn json(stats: &Stats) -> Vec<u8> {
-    let mut line = br#"{"keyspaces":["#.to_vec();
-    for (at, keyspace) in stats.keyspaces.iter().enumerate() {
-        line.extend_from_slice(if at > 0 { &br#",{"name":"#[..] } else { br#"{"name":"# });
-        escape::push_string(&mut line, &keyspace.name);
-        let levels: Vec<String> = keyspace
+fn json(stats: &Stats) -> Value {
+    let keyspaces = stats.keyspaces.iter().map(|keyspace| {
+        let levels = keyspace
             .levels
             .iter()
-            .map(|l| format!(r#"{{"tables":{},"bytes":{},"versions":{}}}"#, l.tables, l.bytes, l.entries))
-            .collect();
-        let rest = format!(
-            r#","memory":{{"bytes":{},"versions":{}}},"levels":[{}]}}"#,
-            keyspace.memtable_bytes,
-            keyspace.memtable_entries,
-            levels.join(",")
-        );
-        line.extend_from_slice(rest.as_bytes());
-    }
-    line.extend_from_slice(b"]}\n");
-    line
+            .map(|level| json!({"tables": level.tables, "bytes": level.bytes, "versions": level.entries}));
+        json!({
+            "name": keyspace.name,
+            "memory": {"bytes": figures::unflushed_bytes(keyspace), "versions": keyspace.memtable_entries},
+            "levels": levels.collect::<Value>(),
+        })
+    });
+    json!({"keyspaces": keyspaces.collect::<Value>()})
 }

@@ -17,7 +17,7 @@ pub fn run(args: &Args) -> Result<()> {
     let report = match verify(args) {
         Ok(report) => report,
         Err(Failure::Store(Error::Corruption(corruption))) => {
-            VerifyReport { files: 0, bytes: 0, problems: vec![corruption] }
+            VerifyReport { problems: vec![corruption], ..VerifyReport::default() }
         }
         Err(failure) => return Err(failure),
     };
@@ -27,6 +27,9 @@ pub fn run(args: &Args) -> Result<()> {
     } else {
         for problem in &report.problems {
             out.line(describe(problem))?;
+        }
+        for remark in &report.remarks {
+            out.line(format_args!("note: {remark}"))?;
         }
         if report.problems.is_empty() {
             out.line(format_args!(
@@ -83,6 +86,11 @@ fn json(report: &VerifyReport) -> Vec<u8> {
         escape::push_string(&mut line, &problem.what);
         line.push(b'}');
     }
+    line.extend_from_slice(br#"],"remarks":["#);
+    for (at, remark) in report.remarks.iter().enumerate() {
+        line.extend_from_slice(if at > 0 { b"," } else { b"" });
+        escape::push_string(&mut line, remark);
+    }
     line.extend_from_slice(b"]}\n");
     line
 }
@@ -106,7 +114,12 @@ mod tests {
 
     #[test]
     fn json_is_one_object_on_one_line() {
-        let report = VerifyReport { files: 2, bytes: 9, problems: vec![problem(Some(1)), problem(None)] };
+        let report = VerifyReport {
+            files: 2,
+            bytes: 9,
+            problems: vec![problem(Some(1)), problem(None)],
+            remarks: vec!["a \"note\"".into()],
+        };
         let line = json(&report);
         assert_eq!(line.iter().filter(|b| **b == b'\n').count(), 1);
         let object: serde_json::Value = serde_json::from_slice(&line).unwrap();
@@ -114,5 +127,6 @@ mod tests {
         assert_eq!(object["problems"][0]["offset"], 1);
         assert_eq!(object["problems"][1]["offset"], serde_json::Value::Null);
         assert_eq!(object["problems"][1]["file"], "/d/00000007-ab.tbl");
+        assert_eq!(object["remarks"][0], "a \"note\"");
     }
 }

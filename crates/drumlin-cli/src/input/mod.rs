@@ -1,21 +1,26 @@
 //! Records of a file to load: each line's key, and the line itself as the value.
 //!
-//! Place: used by `load` and `tour`; calls `source` for lines, `csv` and `json` for their formats.
+//! Place: used by `load` and `tour`; calls `source` for lines, `csv` and `json` for their formats; `stream`
+//! is an input that can be waited for.
 //!
 //! 1. The value is the line byte for byte, without its line end. Nothing is trimmed or converted.
 //! 2. The first line decides what a line end is: if it ends in CR LF, then a CR before an LF is part of
 //!    the line end everywhere; else an LF alone is, and a CR is a byte like any other.
 //! 3. Numbers of lines count from 1 and include the header. A csv record that spans lines has the number
 //!    of its first.
-//! 4. A bad line never ends the input: the records after it can still be had.
-//! 5. A byte order mark at the very beginning is no part of the first name, the first JSON object or the
-//!    first csv field.
+//! 4. A bad line never ends the input: the records after it can still be had. A malformed csv record is one bad
+//!    line, however far it would reach: the line behind its first is read anew. So a stray quote costs a line.
+//! 5. A byte order mark at the very beginning is part of nothing.
+//! 6. A blank line (not a byte before its line end) is a bad line in every format; inside a quoted csv field it
+//!    is data.
+//! 7. All csv records have as many fields as the header, or else as the first good record.
 //!
 //! Tests: `input/tests.rs`.
 
 mod csv;
 mod json;
 mod source;
+mod stream;
 #[cfg(test)]
 mod tests;
 
@@ -27,10 +32,13 @@ use drumlin::key::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::args::InputFormat;
 use crate::escape::readable;
 use crate::output;
-use csv::Csv;
+use csv::{Csv, Fed};
 use source::{Line, Source};
 
+pub use stream::Stream;
+
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+const NEVER_ENDS: &str = "a quoted field never ends";
 /// Names of a header that an error message lists.
 const NAMES_SHOWN: usize = 20;
 
@@ -75,12 +83,22 @@ pub struct Records {
     given: usize,
     /// Whether a CR before an LF is part of the line end.
     crlf: bool,
+    /// How many fields a csv record has, and how that is known.
+    shape: Option<Shape>,
+}
+
+/// What all csv records have in common.
+#[derive(Clone, Copy)]
+struct Shape {
+    fields: usize,
+    /// The record that set it; `None`: the header.
+    line: Option<u64>,
 }
 
 /// What a record looks like; columns count from 0.
 enum Format {
     Tsv { column: usize },
-    Csv { column: usize, parser: Box<Csv>, incomplete: bool },
+    Csv { column: usize, parser: Box<Csv> },
     Jsonl { name: Vec<u8> },
     Lines,
 }
@@ -93,8 +111,6 @@ struct Extent {
     whole: usize,
     /// Physical lines it spans.
     lines: u64,
-    /// Whether a CR LF line end was taken away from `value`.
-    cr: bool,
 }
 
 impl Records {
@@ -109,14 +125,14 @@ impl Records {
     ) -> Result<Records, Unusable> {
         let format = match format {
             InputFormat::Tsv => Format::Tsv { column: 0 },
-            InputFormat::Csv => Format::Csv { column: 0, parser: Box::new(Csv::new()), incomplete: false },
+            InputFormat::Csv => Format::Csv { column: 0, parser: Box::new(Csv::new()) },
             InputFormat::Jsonl => Format::Jsonl { name: key.to_vec() },
             InputFormat::Lines => Format::Lines,
         };
         // The line end counts to the line here, and is no part of the value.
         let source = Source::new(input, VALUE_BYTES_MAX + 2);
-        let mut records = Records { source, format, lines: 0, given: 0, crlf: false };
-        records.learn_line_end().map_err(Unusable::Io)?;
+        let mut records = Records { source, format, lines: 0, given: 0, crlf: false, shape: None };
+        records.look_at_the_beginning().map_err(Unusable::Io)?;
         let number = std::str::from_utf8(key).ok().and_then(|text| text.parse::<usize>().ok());
         let column = if !matches!(records.format, Format::Tsv { .. } | Format::Csv { .. }) {
             return Ok(records);
@@ -129,19 +145,17 @@ impl Records {
             })?
         } else {
             let Some(names) = records.header()? else { return Ok(records) };
-            names
-                .iter()
-                .position(|name| name == key)
-                .or_else(|| number.and_then(|n| n.checked_sub(1)))
-                .ok_or_else(|| {
-                    let shown: Vec<_> = names.iter().take(NAMES_SHOWN).map(|name| readable(name)).collect();
-                    let more = if names.len() > NAMES_SHOWN { ", ..." } else { "" };
-                    Unusable::Column(format!(
-                        "no column {} in the header, which names: {}{more}",
-                        readable(key),
-                        shown.join(", ")
-                    ))
-                })?
+            let by_number = || number.and_then(|n| n.checked_sub(1)).filter(|column| *column < names.len());
+            names.iter().position(|name| name == key).or_else(by_number).ok_or_else(|| {
+                let shown: Vec<_> = names.iter().take(NAMES_SHOWN).map(|name| readable(name)).collect();
+                let more = if names.len() > NAMES_SHOWN { ", ..." } else { "" };
+                Unusable::Column(format!(
+                    "there is no column {}: the header has {}: {}{more}; give --key one of these names, or its number from 1",
+                    readable(key),
+                    output::plural(names.len() as u64, "column"),
+                    shown.join(", ")
+                ))
+            })?
         };
         match &mut records.format {
             Format::Tsv { column: c } | Format::Csv { column: c, .. } => *c = column,
@@ -158,7 +172,12 @@ impl Records {
     /// Whether the next record may have to wait for the input.
     pub fn may_wait(&mut self) -> bool {
         self.step();
-        !self.source.has_line()
+        match (self.source.line_here(), &self.format) {
+            (None, _) => true,
+            // Only a line with an odd number of quotes can leave one open.
+            (Some(line), Format::Csv { .. }) => memchr::memchr_iter(b'"', line).count() % 2 == 1,
+            (Some(_), _) => false,
+        }
     }
 
     /// The next record or bad line; `None` at the end.
@@ -172,10 +191,7 @@ impl Records {
         };
         self.lines += extent.lines;
         self.given = extent.whole;
-        let mut value = self.source.bytes(0..extent.value);
-        if line == 1 && matches!(self.format, Format::Jsonl { .. }) {
-            value = value.strip_prefix(BYTE_ORDER_MARK).unwrap_or(value);
-        }
+        let value = self.source.bytes(0..extent.value);
         let key = match &self.format {
             Format::Lines => Ok(Cow::Borrowed(value)),
             Format::Tsv { column } => value
@@ -183,15 +199,9 @@ impl Records {
                 .nth(*column)
                 .map(Cow::Borrowed)
                 .ok_or_else(|| missing(*column, value.split(|byte| *byte == b'\t').count())),
-            Format::Csv { column, parser, .. } => match parser.field(*column) {
-                Some(field) if extent.cr && column + 1 == parser.len() => {
-                    Ok(Cow::Borrowed(field.strip_suffix(b"\r").unwrap_or(field)))
-                }
-                Some(field) => Ok(Cow::Borrowed(field)),
-                // An empty line is one empty field.
-                None if value.is_empty() && *column == 0 => Ok(Cow::Borrowed(value)),
-                None => Err(missing(*column, parser.len().max(1))),
-            },
+            Format::Csv { column, parser } => {
+                parser.field(*column).map(Cow::Borrowed).ok_or_else(|| missing(*column, parser.len()))
+            }
             Format::Jsonl { name } => json::key(value, name).map(Cow::Owned),
         };
         let value = if matches!(self.format, Format::Lines) { &[] } else { value };
@@ -205,7 +215,12 @@ impl Records {
             Ok(_) if value.len() > VALUE_BYTES_MAX => {
                 bad(format!("the line has {} bytes, but a value may have {VALUE_BYTES_MAX}", value.len()))
             }
-            Ok(key) => Ok(Some(Ok(Record { line, key, value }))),
+            Ok(key) => {
+                if let (Format::Csv { parser, .. }, None) = (&self.format, self.shape) {
+                    self.shape = Some(Shape { fields: parser.len(), line: Some(line) });
+                }
+                Ok(Some(Ok(Record { line, key, value })))
+            }
         }
     }
 
@@ -215,10 +230,13 @@ impl Records {
         self.given = 0;
     }
 
-    /// Looks at the end of the first line.
-    fn learn_line_end(&mut self) -> io::Result<()> {
-        if let Line::At { length, terminated: true } = self.source.line(0)? {
-            self.crlf = length > 0 && self.source.bytes(length - 1..length) == b"\r";
+    /// Drops a byte order mark, and looks at the end of the first line.
+    fn look_at_the_beginning(&mut self) -> io::Result<()> {
+        if let Line::At { length, terminated } = self.source.line(0)? {
+            self.crlf = terminated && self.source.bytes(0..length).ends_with(b"\r");
+            if self.source.bytes(0..length).starts_with(BYTE_ORDER_MARK) {
+                self.source.advance(BYTE_ORDER_MARK.len());
+            }
         }
         Ok(())
     }
@@ -232,46 +250,35 @@ impl Records {
         };
         self.lines += extent.lines;
         self.given = extent.whole;
-        let text = self.source.bytes(0..extent.value);
-        let mut names: Vec<Vec<u8>> = match &self.format {
-            Format::Csv { parser, .. } if !text.is_empty() => {
-                (0..parser.len()).filter_map(|column| parser.field(column)).map(<[u8]>::to_vec).collect()
+        let names: Vec<Vec<u8>> = match &self.format {
+            Format::Csv { parser, .. } => parser.fields().map(<[u8]>::to_vec).collect(),
+            _ => {
+                self.source.bytes(0..extent.value).split(|byte| *byte == b'\t').map(<[u8]>::to_vec).collect()
             }
-            _ => text
-                .strip_prefix(BYTE_ORDER_MARK)
-                .unwrap_or(text)
-                .split(|byte| *byte == b'\t')
-                .map(<[u8]>::to_vec)
-                .collect(),
         };
-        if let (Format::Csv { .. }, true, Some(last)) = (&self.format, extent.cr, names.last_mut())
-            && last.last() == Some(&b'\r')
-        {
-            last.pop();
-        }
+        self.shape = Some(Shape { fields: names.len(), line: None });
         Ok(Some(names))
     }
 
-    /// Finds the record at the cursor. A bad one is passed over, and its lines counted.
+    /// Finds the record at the cursor. Of a bad one, the first line is passed over and counted.
     fn extent(&mut self) -> io::Result<Option<Result<Extent, String>>> {
-        let mut begun = 0;
-        let mut lines = 0;
-        if let Format::Csv { parser, incomplete, .. } = &mut self.format {
-            parser.begin(std::mem::take(incomplete));
+        let (mut begun, mut lines, mut first) = (0, 0, 0);
+        if let Format::Csv { parser, .. } = &mut self.format {
+            parser.begin();
         }
-        loop {
+        let why = loop {
             match self.source.line(begun)? {
                 Line::End if begun == 0 => return Ok(None),
-                Line::End => {
-                    return Ok(Some(Err(self.give_up(begun, lines, "a quoted field never ends".into()))));
-                }
+                Line::End => break NEVER_ENDS.into(),
                 Line::TooLong => {
-                    self.source.skip_line(begun)?;
-                    return Ok(Some(Err(self.give_up(
-                        0,
-                        lines + 1,
-                        format!("longer than a value may be ({})", output::bytes(VALUE_BYTES_MAX as u64)),
-                    ))));
+                    let most = output::bytes(VALUE_BYTES_MAX as u64);
+                    if begun == 0 {
+                        self.source.skip_line(0)?;
+                        break format!("the line is longer than a value may be ({most})");
+                    }
+                    break format!(
+                        "a quoted field would make the record longer than a value may be ({most})"
+                    );
                 }
                 Line::At { length, terminated } => {
                     lines += 1;
@@ -279,34 +286,49 @@ impl Records {
                     let whole = end + usize::from(terminated);
                     let cr = self.crlf && terminated && self.source.bytes(begun..end).ends_with(b"\r");
                     let value = end - usize::from(cr);
-                    let complete = match &mut self.format {
-                        // The parser passes over empty lines; here they are records with one empty field.
-                        Format::Csv { parser, .. } if value > 0 => {
-                            parser.feed(self.source.bytes(begun..whole))
-                                || (!terminated && parser.feed(b"\n"))
-                        }
-                        _ => true,
-                    };
-                    if complete {
-                        return Ok(Some(Ok(Extent { value, whole, lines, cr })));
+                    if begun == 0 {
+                        first = whole;
                     }
-                    begun = whole;
+                    if begun == 0 && value == 0 {
+                        break "the line is blank".into();
+                    }
+                    let Format::Csv { parser, .. } = &mut self.format else {
+                        return Ok(Some(Ok(Extent { value, whole, lines })));
+                    };
+                    let fed = parser.feed(self.source.bytes(begun..value), self.source.bytes(value..whole));
+                    let fields = parser.len() + usize::from(fed == Fed::Open);
+                    match (fed, self.shape) {
+                        (Fed::Malformed(why), _) => break why.into(),
+                        (Fed::Complete, Some(shape)) if fields != shape.fields => {
+                            break shape.broken_by(fields, "");
+                        }
+                        (Fed::Complete, _) => return Ok(Some(Ok(Extent { value, whole, lines }))),
+                        (Fed::Open, Some(shape)) if fields > shape.fields => {
+                            break shape.broken_by(fields, " or more");
+                        }
+                        (Fed::Open, _) if !terminated => break NEVER_ENDS.into(),
+                        (Fed::Open, _) => begun = whole,
+                    }
                 }
             }
-        }
+        };
+        self.source.advance(first);
+        self.lines += 1;
+        Ok(Some(Err(why)))
     }
+}
 
-    /// Passes over a bad record.
-    fn give_up(&mut self, bytes: usize, lines: u64, why: String) -> String {
-        self.source.advance(bytes);
-        self.lines += lines;
-        if let Format::Csv { incomplete, .. } = &mut self.format {
-            *incomplete = true;
+impl Shape {
+    /// What to say of a record with another number of fields.
+    fn broken_by(self, fields: usize, more: &str) -> String {
+        let has = output::plural(fields as u64, "field") + more;
+        match self.line {
+            None => format!("the record has {has}, but the header has {}", self.fields),
+            Some(line) => format!("the record has {has}, but that of line {line} has {}", self.fields),
         }
-        why
     }
 }
 
 fn missing(column: usize, fields: usize) -> String {
-    format!("no column {}: the line has {}", column + 1, output::plural(fields as u64, "field"))
+    format!("there is no column {}: the line has {}", column + 1, output::plural(fields as u64, "field"))
 }

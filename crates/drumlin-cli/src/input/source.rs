@@ -4,8 +4,8 @@
 //!
 //! 1. A line ends at a line feed or at the end of the input; no other byte means anything here.
 //! 2. Lines are slices of one buffer, which grows to the longest line, and never beyond `line_bytes_max`.
-//! 3. [`Source::has_line`] is true only if the next line can be had without reading: a caller that
-//!    must tell something before it may have to wait tells it when this is false.
+//! 3. [`Source::line_here`] gives the next line only if it can be had without reading: a caller that
+//!    must tell something before it may have to wait tells it when this gives none.
 //!
 //! Tests: below, over every split of the input into reads.
 
@@ -57,9 +57,13 @@ impl Source {
         self.taken
     }
 
-    /// Whether the line at the cursor is here, so that asking for it reads nothing.
-    pub fn has_line(&self) -> bool {
-        self.ended || memchr::memchr(b'\n', &self.buffer[self.start..self.filled]).is_some()
+    /// The line at the cursor, if it is here, so that asking for it reads nothing.
+    pub fn line_here(&self) -> Option<&[u8]> {
+        let here = &self.buffer[self.start..self.filled];
+        match memchr::memchr(b'\n', here) {
+            Some(end) => Some(&here[..end]),
+            None => self.ended.then_some(here),
+        }
     }
 
     /// Finds the line that begins `from` bytes after the cursor; the cursor stays.
@@ -219,17 +223,17 @@ mod tests {
     }
 
     #[test]
-    fn has_line_says_when_asking_would_read() {
+    fn a_line_is_here_only_if_asking_for_it_would_not_read() {
         let mut source = source(b"a\nb\nc", 3, 10);
-        assert!(!source.has_line());
+        assert_eq!(source.line_here(), None);
         source.line(0).unwrap();
-        assert!(source.has_line());
+        assert_eq!(source.line_here(), Some(&b"a"[..]));
         source.advance(2);
-        assert!(!source.has_line());
+        assert_eq!(source.line_here(), None);
         source.line(0).unwrap();
         source.advance(2);
-        assert!(!source.has_line());
+        assert_eq!(source.line_here(), None);
         source.line(0).unwrap();
-        assert!(source.has_line(), "at the end nothing more is read");
+        assert_eq!(source.line_here(), Some(&b"c"[..]), "at the end nothing more is read");
     }
 }

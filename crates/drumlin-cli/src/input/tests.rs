@@ -8,6 +8,8 @@ use crate::args::InputFormat::{Csv, Jsonl, Lines, Tsv};
 type One = Result<(u64, Vec<u8>, Vec<u8>), (u64, String)>;
 type Found = Vec<One>;
 
+const BLANK: &str = "the line is blank";
+
 /// Gives one byte a read, so that every line is met in pieces.
 struct Dribble(Vec<u8>);
 
@@ -84,31 +86,28 @@ fn lines_are_keys_without_values() {
 fn bad_lines_have_numbers_and_the_rest_goes_on() {
     assert_eq!(
         load(b"id\tv\n\tx\n\nb\ty\nc\n", Tsv, "id", false),
-        [bad(2, "the key is empty"), bad(3, "the key is empty"), good(4, b"b", b"b\ty"), good(5, b"c", b"c"),]
+        [bad(2, "the key is empty"), bad(3, BLANK), good(4, b"b", b"b\ty"), good(5, b"c", b"c"),]
     );
     assert_eq!(
         load(b"id\tv\na\n\nb\ty\n", Tsv, "v", false),
-        [
-            bad(2, "no column 2: the line has 1 field"),
-            bad(3, "no column 2: the line has 1 field"),
-            good(4, b"y", b"b\ty")
-        ]
+        [bad(2, "there is no column 2: the line has 1 field"), bad(3, BLANK), good(4, b"y", b"b\ty")]
     );
     assert_eq!(
         load(b"a\n\nb\n\n", Lines, "", false),
-        [good(1, b"a", b""), bad(2, "the key is empty"), good(3, b"b", b""), bad(4, "the key is empty")]
+        [good(1, b"a", b""), bad(2, BLANK), good(3, b"b", b""), bad(4, BLANK)]
     );
     assert_eq!(
         load(b"v,id\n,x\n\n\"\",\"\"\ny\n,z\n", Csv, "id", false),
         [
             good(2, b"x", b",x"),
-            bad(3, "no column 2: the line has 1 field"),
+            bad(3, BLANK),
             bad(4, "the key is empty"),
-            bad(5, "no column 2: the line has 1 field"),
+            bad(5, "the record has 1 field, but the header has 2"),
             good(6, b"z", b",z"),
         ]
     );
-    assert_eq!(load(b"id\n\nx\n", Csv, "id", false), [bad(2, "the key is empty"), good(3, b"x", b"x")]);
+    assert_eq!(load(b"id\n\nx\n", Csv, "id", false), [bad(2, BLANK), good(3, b"x", b"x")]);
+    assert_eq!(load(b"{\"id\":1}\n\n", Jsonl, "id", false)[1], bad(2, BLANK));
 }
 
 #[test]
@@ -141,14 +140,67 @@ fn csv_grows_for_many_and_long_fields() {
 }
 
 #[test]
-fn a_quote_that_never_ends_is_one_bad_record_with_the_number_of_its_first_line() {
-    for text in ["id,v\na,1\n\"b,2\nc,3\n", "id,v\na,1\n\"b,2\nc,3"] {
+fn a_stray_quote_costs_its_line_and_the_lines_after_it_are_read_anew() {
+    for end in ["\n", ""] {
+        // It never ends.
+        let text = format!("id,v\na,1\n\"b,2\nc,3{end}");
         assert_eq!(
             load(text.as_bytes(), Csv, "id", false),
-            [good(2, b"a", b"a,1"), bad(3, "a quoted field never ends")]
+            [good(2, b"a", b"a,1"), bad(3, "a quoted field never ends"), good(4, b"c", b"c,3")]
         );
+        // It ends at the next quote, which makes no sense there.
+        let text = format!("id,v\n\"a,1\nb,2\n\"c\",3\nd,4{end}");
+        assert_eq!(
+            load(text.as_bytes(), Csv, "id", false),
+            [
+                bad(2, "there is text behind the closing quote of a field"),
+                good(3, b"b", b"b,2"),
+                good(4, b"c", b"\"c\",3"),
+                good(5, b"d", b"d,4")
+            ]
+        );
+        // It ends at the next quote, and only the number of fields tells.
+        let text = format!("id,v\na,1,\"\nb,2\n,\"\"\nd,4{end}");
+        let found = load(text.as_bytes(), Csv, "id", false);
+        assert_eq!(found[0], bad(2, "the record has 3 fields or more, but the header has 2"));
+        assert_eq!(found[1], good(3, b"b", b"b,2"));
+        assert_eq!(found.last(), Some(&good(5, b"d", b"d,4")));
     }
     assert!(matches!(begin(b"\"id,v\na,1\n", Csv, "id", false), Err(Unusable::Column(_))));
+}
+
+#[test]
+fn csv_records_have_as_many_fields_as_the_header_or_the_first_good_record() {
+    assert_eq!(
+        load(b"id,v\na\nb,1\nc,1,2\n\"d\n\",1,2\n", Csv, "1", false)[..4],
+        [
+            bad(2, "the record has 1 field, but the header has 2"),
+            good(3, b"b", b"b,1"),
+            bad(4, "the record has 3 fields, but the header has 2"),
+            bad(5, "the record has 3 fields, but the header has 2"),
+        ]
+    );
+    assert_eq!(
+        load(b"a\"b,\"\na,1\nb,2,3\nc,3\n", Csv, "1", true)[1..],
+        [
+            good(2, b"a", b"a,1"),
+            bad(3, "the record has 3 fields, but that of line 2 has 2"),
+            good(4, b"c", b"c,3")
+        ]
+    );
+}
+
+#[test]
+fn a_record_that_may_go_on_in_the_next_line_may_have_to_wait() {
+    let mut records = begin(b"id,v\na,1\n\"b\n\",2\n\"c\",3\n", Csv, "id", false).unwrap();
+    let mut waits = Vec::new();
+    loop {
+        waits.push(records.may_wait());
+        if records.next().unwrap().is_none() {
+            break;
+        }
+    }
+    assert_eq!(waits, [false, true, false, true]);
 }
 
 #[test]
@@ -170,7 +222,7 @@ fn windows_line_ends_are_no_part_of_key_or_value() {
             good(7, b"d", b"4,d"),
         ]
     );
-    assert_eq!(load(b"id\r\n\r\nx\r\n", Csv, "id", false), [bad(2, "the key is empty"), good(3, b"x", b"x")]);
+    assert_eq!(load(b"id\r\n\r\nx\r\n", Csv, "id", false), [bad(2, BLANK), good(3, b"x", b"x")]);
     assert_eq!(load(b"{\"id\":1}\r\n", Jsonl, "id", false), [good(1, b"1", b"{\"id\":1}")]);
 }
 
@@ -209,14 +261,35 @@ fn a_byte_order_mark_hides_no_column() {
     let mark = |text: &str| [BYTE_ORDER_MARK, text.as_bytes()].concat();
     assert_eq!(load(&mark("id\tv\na\t1\n"), Tsv, "id", false), [good(2, b"a", b"a\t1")]);
     assert_eq!(load(&mark("id,v\na,1\n"), Csv, "id", false), [good(2, b"a", b"a,1")]);
+    assert_eq!(load(&mark("\"i,d\",v\r\na,1\r\n"), Csv, "i,d", false), [good(2, b"a", b"a,1")]);
     assert_eq!(load(&mark("{\"id\":1}\n"), Jsonl, "id", false), [good(1, b"1", b"{\"id\":1}")]);
+}
+
+#[test]
+fn a_byte_order_mark_is_part_of_no_first_record() {
+    let mark = |text: &str| [BYTE_ORDER_MARK, text.as_bytes()].concat();
+    assert_eq!(load(&mark("a\nb"), Lines, "", false), [good(1, b"a", b""), good(2, b"b", b"")]);
+    assert_eq!(load(&mark("a\t1\n"), Tsv, "1", true), [good(1, b"a", b"a\t1")]);
+    assert_eq!(load(&mark("\"a\",1\n"), Csv, "1", true), [good(1, b"a", b"\"a\",1")]);
+    assert_eq!(load(&mark("\r\nb\r\n"), Lines, "", false), [bad(1, BLANK), good(2, b"b", b"")]);
+    assert_eq!(load(&mark(""), Lines, "", false), []);
+    // Only the first one is a mark.
+    let twice = mark(std::str::from_utf8(BYTE_ORDER_MARK).unwrap());
+    assert_eq!(load(&twice, Lines, "", false), [good(1, BYTE_ORDER_MARK, b"")]);
+    let later = [b"a\n", &mark("b")[..]].concat();
+    assert_eq!(load(&later, Lines, "", false)[1], good(2, &mark("b"), b""));
 }
 
 #[test]
 fn a_column_that_cannot_be_is_refused_at_once() {
     let Err(Unusable::Column(text)) = begin(b"id\tname\n1\t2\n", Tsv, "nam", false) else { panic!() };
     assert!(text.contains("nam") && text.contains("id, name"), "{text}");
-    assert!(matches!(begin(b"id,name\n", Csv, "0", false), Err(Unusable::Column(_))));
+    for beyond in ["0", "3", "18446744073709551616", "-1", ""] {
+        for (text, kind) in [(&b"id,name\n"[..], Csv), (b"id\tname\n1\t2\t3\n", Tsv)] {
+            let Err(Unusable::Column(text)) = begin(text, kind, beyond, false) else { panic!("{beyond}") };
+            assert!(text.contains("the header has 2 columns: id, name"), "{text}");
+        }
+    }
     assert!(matches!(begin(b"a\tb\n", Tsv, "a", true), Err(Unusable::Usage(_))));
     assert!(matches!(begin(b"a\tb\n", Tsv, "0", true), Err(Unusable::Usage(_))));
     assert_eq!(load(b"", Tsv, "id", false), []);

@@ -7,6 +7,7 @@ use drumlin::Db;
 
 use crate::commands::verify;
 use crate::failure::{Failure, Result};
+use crate::figures;
 use crate::output;
 use crate::tour::{CITIES, POPULATION, Tour};
 
@@ -41,7 +42,14 @@ pub fn walk(tour: &mut Tour<'_>, db: &Db) -> Result<()> {
     tour.say.figure("file_bytes", report.bytes);
 
     tour.say.section("The shape of the tree")?;
-    tour.say.block(&db.shape())?;
+    tour.say.line(
+        "Writes go to the log and to memory, from there to tables in level 0 (L0), and by merging down the",
+    )?;
+    tour.say.line(
+        "levels. Three keyspaces are left: the cities, their population, and what the killed process loaded.",
+    )?;
+    tour.say.line("")?;
+    tour.say.block(&figures::drawing(&db.stats()))?;
     tour.say.section("Figures of the work before the kill")?;
     tour.say.block(&std::mem::take(&mut tour.stats))
 }
@@ -56,7 +64,7 @@ pub fn farewell(tour: &mut Tour<'_>, took: Duration) -> Result<()> {
         took.as_secs_f64(),
         tour.args.db().display()
     ))?;
-    let program = format!("{} --db {}", program(), quoted(&tour.args.db().display().to_string()));
+    let program = format!("{} --db {}", program(), output::quoted(&tour.args.db().display().to_string()));
     for example in [
         format!("--keyspace {CITIES} get DE/Berlin/2950159"),
         format!("--keyspace {CITIES} scan --prefix FR/Saint- --limit 10"),
@@ -80,27 +88,5 @@ fn program() -> String {
         Ok(relative) => Path::new(".").join(relative),
         Err(_) => program.clone(),
     };
-    quoted(&shown.display().to_string())
-}
-
-/// A word for a shell.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:@%,".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.into()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_with_spaces_are_quoted() {
-        assert_eq!(quoted("./drumlin-tour"), "./drumlin-tour");
-        assert_eq!(quoted("my store"), "'my store'");
-        assert_eq!(quoted("it's"), r"'it'\''s'");
-    }
+    output::quoted(&shown.display().to_string())
 }

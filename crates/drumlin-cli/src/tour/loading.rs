@@ -17,7 +17,9 @@ pub fn walk(tour: &mut Tour<'_>, db: &Db) -> Result<()> {
     tour.say.line(
         "The cities of the world by GeoNames (CC BY 4.0): each line of a table becomes a record, its first",
     )?;
-    tour.say.line("column the key. A put that has returned survives a kill of the process.")?;
+    tour.say.line(
+        "column the key (country/name/number). A put that has returned survives a kill of the process.",
+    )?;
     let keyspace = db.keyspace(CITIES, keyspace_options())?;
     let mut records = match Records::begin(tour.cities.file(), InputFormat::Tsv, b"id", false) {
         Ok(records) => records,

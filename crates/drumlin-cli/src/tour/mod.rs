@@ -31,6 +31,7 @@ use drumlin::{Db, KeyspaceOptions, Options};
 
 use crate::args::Args;
 use crate::failure::Result;
+use crate::figures;
 use crate::open;
 use crate::progress::Watcher;
 use data::Cities;
@@ -68,7 +69,7 @@ pub fn run(args: &Args) -> Result<()> {
     let walked = loading::walk(&mut tour, &db)
         .and_then(|()| queries::walk(&mut tour, &db))
         .and_then(|()| threads::walk(&mut tour, &db));
-    tour.stats = db.stats().to_string();
+    tour.stats = figures::process(&db.stats());
     open::close_after(db, walked)?;
 
     crash::walk(&mut tour)?;

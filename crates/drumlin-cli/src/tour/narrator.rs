@@ -63,7 +63,7 @@ impl Narrator {
     /// Text of several lines, each moved to the right.
     pub fn block(&mut self, text: &str) -> Result<()> {
         for line in text.trim_end().lines() {
-            self.line(format_args!("    {line}"))?;
+            if line.is_empty() { self.line("")? } else { self.line(format_args!("    {line}"))? }
         }
         Ok(())
     }

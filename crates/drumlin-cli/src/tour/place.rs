@@ -31,7 +31,7 @@ pub fn prepare(dir: &Path, say: &mut Narrator) -> Result<()> {
             clear(dir)?;
         }
         Contents::Foreign => {
-            return Err(Failure::No(format!(
+            return Err(Failure::Refused(format!(
                 "{} is not empty and was not made by a tour: it is left as it is; choose another directory with --db",
                 dir.display()
             )));
@@ -121,7 +121,7 @@ mod tests {
             if let Some(text) = marker {
                 fs::write(dir.path().join(MARKER), text).unwrap();
             }
-            assert!(matches!(prepare(dir.path(), &mut silent()), Err(Failure::No(_))));
+            assert!(matches!(prepare(dir.path(), &mut silent()), Err(Failure::Refused(_))));
             assert!(dir.path().join("letter").exists());
         }
         let file = dir.path().join("letter");

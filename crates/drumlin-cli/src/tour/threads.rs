@@ -58,10 +58,12 @@ pub fn walk(tour: &mut Tour<'_>, db: &Db) -> Result<()> {
     fill(tour, db, &population)?;
     let base = tour.cities.world();
     tour.say.line(format_args!(
-        "The world has {} people. Now {MOVERS} threads move people between cities in",
+        "The world has {} people. Now {MOVERS} threads move people between two cities at a time, with atomic",
         output::count(base)
     ))?;
-    tour.say.line(format_args!("atomic batches, {UPDATERS} add people with update(), {SWAPPERS} with compare-and-swap, and each snapshot is counted."))?;
+    tour.say.line(format_args!("batches; {UPDATERS} add newborns with update(), {SWAPPERS} with compare-and-swap. Meanwhile the world is counted, in"))?;
+    tour.say
+        .line("snapshots: a batch half done would change the sum, and a lost update would miss a birth.")?;
     let world = World {
         cities: &tour.cities,
         population,
@@ -119,7 +121,7 @@ pub fn walk(tour: &mut Tour<'_>, db: &Db) -> Result<()> {
         tour.say.check(true, String::new)?;
     }
     tour.say.line(format_args!(
-        "  {} moves and {} births in {seconds:.1} s; {counted} snapshots of {} records, none torn, none stale",
+        "  {} moves and {} births in {seconds:.1} s; {counted} snapshots of {} records,\n  each with every batch whole and every birth that was acknowledged before it",
         output::count(moves),
         output::count(births),
         output::count(tour.cities.len() as u64)

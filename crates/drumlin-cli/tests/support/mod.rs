@@ -42,11 +42,28 @@ impl Said {
         self.out
     }
 
+    /// Standard output as one JSON object on one line.
+    #[track_caller]
+    pub fn json(&self) -> serde_json::Value {
+        assert_eq!(self.text().lines().count(), 1, "{self:?}");
+        serde_json::from_slice(&self.out).unwrap()
+    }
+
+    /// The error of a run with `--json`: its kind, and the object.
+    #[track_caller]
+    pub fn error(&self) -> (String, serde_json::Value) {
+        assert_eq!(self.err.lines().count(), 1, "{self:?}");
+        let error: serde_json::Value = serde_json::from_str(&self.err).unwrap();
+        assert!(error["error"].as_str().is_some_and(|text| !text.is_empty()), "{self:?}");
+        (error["kind"].as_str().unwrap().to_string(), error)
+    }
+
     /// Asserts an exit code, with something said about it on standard error and no panic.
     #[track_caller]
     pub fn fails(self, code: i32) -> Said {
         assert_eq!(self.code, Some(code), "{self:?}");
-        assert!(self.err.starts_with("drumlin: ") || code == 2, "{self:?}");
+        let told = self.err.starts_with("drumlin: ") || self.err.starts_with("{\"error\":");
+        assert!(told && self.err.ends_with('\n'), "{self:?}");
         assert!(!self.err.is_empty() && !self.err.contains("panicked"), "{self:?}");
         self
     }

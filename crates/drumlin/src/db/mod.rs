@@ -16,6 +16,7 @@ mod memory;
 mod open;
 mod pointer;
 mod pressure;
+mod recovery;
 mod scan;
 mod slice;
 mod snapshot;
@@ -37,6 +38,7 @@ use std::sync::atomic::Ordering;
 pub use background::JobFailure;
 pub use batch::Batch;
 pub use keyspace::Keyspace;
+pub use recovery::RecoveryReport;
 pub use scan::Scan;
 pub use slice::Slice;
 pub use snapshot::Snapshot;
@@ -55,6 +57,16 @@ use store::Store;
 
 /// Longest keyspace name, in bytes.
 pub const KEYSPACE_NAME_BYTES_MAX: usize = 255;
+
+/// Refuses what cannot be the name of a keyspace; for those who want to know before they open a store.
+pub fn check_keyspace_name(name: &str) -> Result<()> {
+    if name.is_empty() || name.len() > KEYSPACE_NAME_BYTES_MAX || name.chars().any(char::is_control) {
+        return Err(Error::invalid(format!(
+            "a keyspace name has 1 to {KEYSPACE_NAME_BYTES_MAX} bytes and no control characters: {name:?}"
+        )));
+    }
+    Ok(())
+}
 
 /// An open store.
 ///
@@ -166,11 +178,7 @@ impl Db {
 
     fn create_keyspace(&self, name: &str, options: KeyspaceOptions) -> Result<Keyspace> {
         options.validate()?;
-        if name.is_empty() || name.len() > KEYSPACE_NAME_BYTES_MAX || name.chars().any(char::is_control) {
-            return Err(Error::invalid(format!(
-                "a keyspace name has 1 to {KEYSPACE_NAME_BYTES_MAX} bytes and no control characters: {name:?}"
-            )));
-        }
+        check_keyspace_name(name)?;
         let store = &self.store;
         let mut keyspaces = store.keyspaces.lock();
         if let Some(state) = keyspaces.get(name) {
@@ -278,11 +286,6 @@ impl Db {
     /// What the store holds and does, in figures.
     pub fn stats(&self) -> Stats {
         stats::collect(&self.store)
-    }
-
-    /// The shape of the tree, drawn in text.
-    pub fn shape(&self) -> String {
-        stats::shape(&self.store)
     }
 
     /// Stops background work, writes the clean-close mark and gives the lock back. Other handles

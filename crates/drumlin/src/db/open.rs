@@ -5,10 +5,10 @@
 //!
 //! Invariants:
 //! - **I7 Survival.** Every whole record that the log's rules let survive is applied in LSN order.
-//!   After an unclean stop the log is first made durable as it is visible; then everything recovered
-//!   is flushed, and one manifest edit makes all of it count, before the first new write. So a power
-//!   loss during recovery finds the old log or none of it, the old log is never read again after the
-//!   edit, and nothing can be appended behind a hole.
+//!   After an unclean stop everything recovered is flushed, and one manifest edit makes all of it
+//!   count, before the first new write. So a power loss during recovery finds the old log, cut where
+//!   such a loss cuts it, or none of it; the old log is never read again after the edit, and nothing
+//!   can be appended behind a hole.
 //! - A read-only open writes nothing: no lock file is created, no orphan removed, no log cut.
 //! - After a clean close the log is complete: what it holds becomes the newest generation and stays
 //!   logged where it is (unless it has very many files); the new session starts at the next segment.
@@ -32,6 +32,7 @@ use crate::version::{self, Change, Identity, Levels, Manifest, StoreState, Versi
 use super::background::{Background, apply, edit_of, flush_generations, job_context};
 use super::keyspace::KeyspaceState;
 use super::memory::Memory;
+use super::recovery::RecoveryReport;
 use super::store::{Keyspaces, Store};
 use super::superversion::{Current, Generation, SuperVersion};
 
@@ -97,9 +98,7 @@ pub(crate) fn open(env: Env, directory: &Path, options: Options) -> Result<Arc<S
         manifest,
         lock,
     ));
-    if !store.options.read_only && !recovered.clean {
-        recovered.make_durable()?;
-    }
+    let _ = store.recovery.set(RecoveryReport::of(&recovered));
     let mut recovery = Recovery { store: &store, edit: VersionEdit::new() };
     recovery.replay(&recovered)?;
     if store.options.read_only {

@@ -1,6 +1,6 @@
 //! Figures: what the store holds, where its bytes are, what its background did.
 //!
-//! Place: `Db::stats` and `Db::shape`. Reading them takes no lock that a write takes.
+//! Place: `Db::stats`. Reading them takes no lock that a write takes.
 
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use crossbeam_epoch as epoch;
 
 use super::background::JobFailure;
+use super::recovery::RecoveryReport;
 use super::store::Store;
 use crate::table::Parts;
 
@@ -98,6 +99,8 @@ pub struct Stats {
     pub first_corruption: Option<JobFailure>,
     /// The latest failure of a flush or a compaction since open, done since or not.
     pub last_failure: Option<JobFailure>,
+    /// What opening found of the session before.
+    pub recovery: RecoveryReport,
 }
 
 pub(crate) fn collect(store: &Store) -> Stats {
@@ -172,6 +175,7 @@ pub(crate) fn collect(store: &Store) -> Stats {
         poisoned: store.poisoned().map(str::to_string),
         first_corruption,
         last_failure,
+        recovery: store.recovery.get().cloned().unwrap_or_default(),
         keyspaces,
     }
 }
@@ -186,7 +190,15 @@ impl Stats {
     /// The figures as one JSON object.
     pub fn to_json(&self) -> String {
         let string = |text: &str| {
-            format!("\"{}\"", text.escape_default().to_string().replace("\\'", "'").replace("\\u{", "\\\\u{"))
+            let mut quoted = String::from("\"");
+            for c in text.chars() {
+                match c {
+                    '"' | '\\' => quoted.extend(['\\', c]),
+                    '\0'..='\u{1f}' => quoted.push_str(&format!("\\u{:04x}", u32::from(c))),
+                    _ => quoted.push(c),
+                }
+            }
+            quoted + "\""
         };
         let keyspaces: Vec<String> = self
             .keyspaces
@@ -292,33 +304,4 @@ impl fmt::Display for Stats {
         }
         Ok(())
     }
-}
-
-/// Bars in proportion to the bytes of each level, one keyspace after the other.
-pub(crate) fn shape(store: &Store) -> String {
-    const WIDTH: u64 = 48;
-    let stats = collect(store);
-    let mut drawing = String::new();
-    for keyspace in &stats.keyspaces {
-        drawing.push_str(&format!("{}\n", keyspace.name));
-        let rows: Vec<(String, u64, String)> = std::iter::once((
-            "memory".to_string(),
-            keyspace.memtable_bytes,
-            format!("{} versions", keyspace.memtable_entries),
-        ))
-        .chain(keyspace.levels.iter().enumerate().map(|(number, level)| {
-            (
-                format!("L{number}"),
-                level.bytes,
-                format!("{} tables, {} versions", level.tables, level.entries),
-            )
-        }))
-        .collect();
-        let most = rows.iter().map(|r| r.1).max().unwrap_or(0).max(1);
-        for (name, bytes, what) in rows {
-            let bar = "█".repeat(((bytes * WIDTH).div_ceil(most)) as usize);
-            drawing.push_str(&format!("  {name:>6} {bar:48} {:>9.1} KiB  {what}\n", bytes as f64 / 1024.0));
-        }
-    }
-    drawing
 }

@@ -26,6 +26,7 @@ use crate::version::{Identity, Manifest};
 use super::background::Background;
 use super::keyspace::KeyspaceState;
 use super::memory::Memory;
+use super::recovery::RecoveryReport;
 use super::snapshot::Lease;
 use super::write;
 
@@ -55,6 +56,8 @@ pub(crate) struct Store {
     closed: AtomicBool,
     /// Held while the keyspaces' delays are worked out and stored, so that the last look wins.
     pub(super) pressure: Mutex<()>,
+    /// Set by `open`.
+    pub recovery: OnceLock<RecoveryReport>,
     /// Given back at the end of close.
     pub lock: Mutex<Option<Box<dyn FileLock>>>,
 }
@@ -92,6 +95,7 @@ impl Store {
             poison: OnceLock::new(),
             closed: AtomicBool::new(false),
             pressure: Mutex::new(()),
+            recovery: OnceLock::new(),
             lock: Mutex::new(lock),
         }
     }

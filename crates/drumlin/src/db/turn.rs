@@ -57,7 +57,9 @@ impl Store {
         // The largest first: they make the most room.
         turnable.sort_by_key(|(_, active)| std::cmp::Reverse(active.memtable.bytes()));
         let oldest = turnable.iter().map(|(_, active)| active.start).min();
-        let nothing_waits = keyspaces.values().all(|k| k.current.load(&guard).frozen().is_empty());
+        let fails = |k: &KeyspaceState| self.background.fails_to_flush(k.id);
+        let nothing_waits =
+            keyspaces.values().all(|k| k.current.load(&guard).frozen().is_empty() || fails(k));
         let mut relieves = nothing_waits && self.memory.is_short();
         let mut staying: usize = turnable.iter().map(|(_, active)| active.memtable.bytes()).sum();
         for (keyspace, active) in turnable {
@@ -69,7 +71,8 @@ impl Store {
             let pins = log_over && Some(active.start) == oldest;
             let crowds = staying + segment + segment / 2 >= self.memory.memtable_share / 2;
             let asked = self.background.flush_asked(keyspace.id);
-            if outgrown || pins || crowds || asked || relieves {
+            let relieved = relieves && !fails(keyspace);
+            if outgrown || pins || crowds || asked || relieved {
                 relieves = false;
                 let comparator = keyspace.options.comparator.clone();
                 keyspace.current.turn(border, || self.memory.memtable(&comparator));
@@ -86,22 +89,24 @@ impl Store {
     /// - what is frozen holds much, but ends beyond the tail, and memory is short or the memtable has outgrown its limit; or
     /// - memory is short and nothing is frozen: the border turns the largest memtable.
     ///
+    /// What fails to be flushed counts for neither.
+    ///
     /// The tail is the one by which the caller found nothing to flush: with a later one neither of the two might see work.
     pub fn is_pad_due(&self, tail: Lsn) -> bool {
         let keyspaces = self.keyspaces.lock().clone();
         let guard = crossbeam_epoch::pin();
-        let mut frozen = keyspaces
-            .values()
-            .filter_map(|k| Some((k, k.current.load(&guard).frozen().last()?)))
-            .filter(|(k, _)| !self.background.fails_to_flush(k.id))
-            .peekable();
+        // No border helps what fails, and on a full device a pad takes the space that it waits for.
+        let able: Vec<_> = keyspaces.values().filter(|k| !self.background.fails_to_flush(k.id)).collect();
+        let mut frozen =
+            able.iter().filter_map(|k| Some((k, k.current.load(&guard).frozen().last()?))).peekable();
         let is_short = self.memory.is_short();
         if self.background.is_flushing() {
             return false;
         }
         if frozen.peek().is_none() {
+            let active: usize = able.iter().map(|k| k.current.load(&guard).active().memtable.bytes()).sum();
             // Else it is readers who hold the memory, and a border helps nobody.
-            return is_short && self.memtable_bytes() >= self.memory.memtable_share / 4;
+            return is_short && active >= self.memory.memtable_share / 4;
         }
         let (mut bytes, mut is_outgrown) = (0, false);
         for (keyspace, oldest) in frozen {

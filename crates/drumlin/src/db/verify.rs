@@ -15,6 +15,7 @@ use crate::table::TableHandle;
 use crate::version::Manifest;
 
 use super::open::{LOG_DIRECTORY, scan_options};
+use super::recovery::RecoveryReport;
 use super::store::Store;
 
 /// How far a verification has come.
@@ -37,6 +38,8 @@ pub struct VerifyReport {
     pub bytes: u64,
     /// Everything that is not as it was written.
     pub problems: Vec<Corruption>,
+    /// What is right as far as can be told, and could be told no further.
+    pub remarks: Vec<String>,
 }
 
 impl VerifyReport {
@@ -90,6 +93,7 @@ fn verify_log(store: &Store, report: &mut VerifyReport) -> Result<()> {
     let log = log::scan(&store.env.fs, &store.directory.join(LOG_DIRECTORY), options)?;
     report.files += log.segments.len();
     report.bytes += log.segments.iter().map(|segment| segment.bytes).sum::<u64>();
+    report.remarks = RecoveryReport::of(&log).remarks();
     report.problems.extend(log.problems);
     Ok(())
 }

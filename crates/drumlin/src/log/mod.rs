@@ -29,8 +29,9 @@
 //!    the completed prefix; it draws no LSN.
 //!
 //! What `db` must do:
-//! - Begin with `scan`; if it is not `clean`, `make_durable`, then have everything that it replays
-//!   flushed before the first write is accepted. Start at `first_segment_after(highest LSN in the manifest)`: after a
+//! - Begin with `scan`; if it is not `clean`, have everything that it replays flushed, and counted by
+//!   one manifest edit, before the session starts: what the scan saw is perhaps in the system's cache
+//!   only, so a power loss may cut the log further back, and must find all of it in tables, or none. Start at `first_segment_after(highest LSN in the manifest)`: after a
 //!   power loss tables may be ahead of the log, and no LSN may be drawn twice.
 //! - `sync_to(bound)` before the manifest edit of a flush up to `bound` is written. Else a power
 //!   loss keeps the flushed keyspace's part of a batch (or of history) and loses the other's.
@@ -47,6 +48,7 @@
 //!
 //! Tests: `tests/`, by property.
 
+mod damage;
 mod entry;
 mod format;
 mod gate;

@@ -118,7 +118,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The bytes of `[start, end)` in units, gathered if they span segments.
-    fn bytes(&mut self, start: u64, end: u64) -> Result<Option<(Arc<Vec<u8>>, Range<usize>)>> {
+    pub(super) fn bytes(&mut self, start: u64, end: u64) -> Result<Option<(Arc<Vec<u8>>, Range<usize>)>> {
         if start == end {
             return Ok(Some((Arc::default(), 0..0)));
         }

@@ -14,7 +14,8 @@
 //! 4. A hole below a durable mark of its session, or before the close record of a sealed session
 //!    that was closed cleanly, is corruption: what was there had been durable. So is a missing segment, unless rule 3 says
 //!    that it may never have been.
-//!    So is a hole below the LSN that the log had reached, as the manifest knows, and a log that ends
+//!    So is a record that was whole once and has one byte changed (`damage`), and
+//!    a hole below the LSN that the log had reached, as the manifest knows, and a log that ends
 //!    before it: then the files of its end are gone, or all of them.
 //! 5. Segments below the floor do not count. The floor is the highest that any good header names.
 //!
@@ -30,6 +31,7 @@ use crate::env::{FileSystem, ReadMode};
 use crate::error::{Corruption, Error, Result};
 use crate::key::Lsn;
 
+use super::damage::{After, changed_byte};
 use super::format::{self, FileHeader, HEADER_PAGE, HeaderFault, Keys, MARK_UNITS, Uuid};
 use super::reader::{Reader, SegmentFile};
 use super::recovered::{Recovered, SegmentInfo, SessionInfo};
@@ -99,6 +101,8 @@ pub fn scan(fs: &Arc<dyn FileSystem>, dir: &Path, options: ScanOptions) -> Resul
         next_segment: newest.map_or(1, |n| n + 1).max(1),
         floor,
         torn: None,
+        dropped_writes: 0,
+        dropped_bytes: 0,
         sessions: Vec::new(),
         segments: Vec::new(),
         problems: Vec::new(),
@@ -135,6 +139,13 @@ pub fn scan(fs: &Arc<dyn FileSystem>, dir: &Path, options: ScanOptions) -> Resul
                 recovered.end = found.end;
                 recovered.clean = found.closed;
                 recovered.torn = found.torn.clone();
+                (recovered.dropped_writes, recovered.dropped_bytes) = found.dropped;
+                let after = After { same_boot, limit: last_end };
+                for hole in found.suspects(same_boot) {
+                    if let Some(byte) = changed_byte(&mut reader, &session.keys, hole.start, &after)? {
+                        scan.problem(Error::Corruption(hole.damage(byte)))?;
+                    }
+                }
                 if let Some(hole) = found.hole_below(scan.options.reaches, last_end) {
                     let told = format!("the manifest says that the log reached {}", scan.options.reaches);
                     scan.problem(Error::Corruption(hole.corruption(&told)))?;

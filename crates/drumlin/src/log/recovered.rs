@@ -5,7 +5,7 @@
 //!
 //! Invariants:
 //! 1. `replay` gives exactly the records in `runs`, checked once more as they are read.
-//! 2. Nothing is written, but by `make_durable`, which changes no byte.
+//! 2. Nothing is written.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -42,6 +42,15 @@ impl Hole {
             offset: Some(self.offset),
             what: format!("{}, at LSN {}, though {told_by}", self.what, self.start),
         }
+    }
+
+    /// The same, of a record that was whole once.
+    pub(super) fn damage(&self, byte: u64) -> Corruption {
+        let what = format!(
+            "{}, at LSN {}; it was written whole, and byte {byte} of it has changed since",
+            self.what, self.start
+        );
+        Corruption { path: self.path.clone(), offset: Some(self.offset), what }
     }
 }
 
@@ -96,6 +105,10 @@ pub struct Recovered {
     pub floor: Lsn,
     /// What was cut off at the end: the first hole of the last session, if anything was there.
     pub torn: Option<Hole>,
+    /// Whole writes behind the cut. A power loss leaves some, if they were never synced.
+    pub dropped_writes: u64,
+    /// Bytes of whole records behind the cut.
+    pub dropped_bytes: u64,
     /// Sessions, oldest first.
     pub sessions: Vec<SessionInfo>,
     /// Segment files, ascending.
@@ -126,21 +139,6 @@ impl Recovered {
     /// matter here: an LSN is never drawn twice.
     pub fn first_segment_after(&self, newest: Lsn) -> u64 {
         self.next_segment.max(newest.0 / self.units + 1)
-    }
-
-    /// Makes what counts as durable as it is visible: after a crash of the process much of it is
-    /// perhaps only in the system's cache. To be called before any of it is flushed, if the log is
-    /// not clean: else a power loss in the middle of the flushes keeps one keyspace's part of a
-    /// batch and loses the other's, and forgets how far LSNs had been drawn.
-    ///
-    /// Errors: what mapping, syncing or listing met.
-    pub fn make_durable(&self) -> Result<()> {
-        let whole = super::HEADER_PAGE + self.units as usize * 8;
-        // A file cut short by a clean close is durable.
-        for file in self.files.values().filter(|f| f.bytes == whole as u64) {
-            self.fs.map_log(&file.path, whole)?.sync(0..whole)?;
-        }
-        if self.files.is_empty() { Ok(()) } else { self.fs.sync_dir(&self.dir) }
     }
 
     /// Gives every entry of every record that counts and has LSN ≥ `from` to `apply`, in the
@@ -208,6 +206,7 @@ impl std::fmt::Debug for Recovered {
             .field("next_segment", &self.next_segment)
             .field("floor", &self.floor)
             .field("torn", &self.torn)
+            .field("dropped_writes", &self.dropped_writes)
             .field("sessions", &self.sessions)
             .field("segments", &self.segments)
             .field("problems", &self.problems)

@@ -43,6 +43,8 @@ pub(super) struct SessionScan {
     pub(super) durable: Lsn,
     /// What was cut off.
     pub(super) torn: Option<Hole>,
+    /// Writes in whole records behind the cut, and the bytes of those records.
+    pub(super) dropped: (u64, u64),
     /// Per segment in which records start: the first of them, and how many.
     pub(super) starts: BTreeMap<u64, (Lsn, u64)>,
 }
@@ -75,6 +77,7 @@ pub(super) fn scan_session(
         closed: false,
         durable: Lsn::ZERO,
         torn: None,
+        dropped: (0, 0),
         starts: BTreeMap::new(),
     };
     let mut scanner = Scanner { reader, dir, keys, start, found };
@@ -185,12 +188,23 @@ impl SessionScan {
         if let (false, Some(first)) = (same_boot, self.holes.first()) {
             let cut = first.start;
             self.torn = Some(first.clone());
+            for run in self.runs.iter().filter(|run| run.end > cut) {
+                self.dropped.0 += run.writes;
+                self.dropped.1 += (run.end.0 - run.start.0) * Lsn::UNIT_BYTES;
+            }
             self.runs.retain(|run| run.end <= cut);
             self.closed = false;
         } else if let Some((hole, true)) = &self.tail {
             self.torn = Some(hole.clone());
         }
         self.end = self.runs.last().map_or(self.end, |run| run.end);
+    }
+
+    /// The holes of the last session at which a damaged record may pass for one that was never
+    /// finished: after a power loss only the first matters.
+    pub(super) fn suspects(&self, same_boot: bool) -> impl Iterator<Item = &Hole> {
+        let count = if same_boot { usize::MAX } else { 1 };
+        self.holes.iter().chain(self.tail.iter().map(|(hole, _)| hole)).take(count)
     }
 
     /// The first hole below `reaches`, in a session whose files go up to `last_end`. What comes after

@@ -131,6 +131,8 @@ impl Shared {
             debug_assert_eq!(sink.at, body.add(body_bytes as usize));
             failpoint::hit("log::body_copied");
             let checksum = Keys::checksum(seed, std::slice::from_raw_parts(body, padded));
+            // Last, whatever the process dies of: a right checksum stands for a whole record.
+            compiler_fence(MappedOrdering::SeqCst);
             store_unit(at.add(8), checksum);
         }
         true
@@ -159,6 +161,7 @@ impl Shared {
         let padding = (end * 8 - spread.at) as usize;
         spread.put(&[0; 8][..padding]);
         failpoint::hit("log::body_copied");
+        compiler_fence(MappedOrdering::SeqCst);
         self.store_unit(lsn.0 + 1, spread.hasher.digest());
         self.note_span(lsn.0, end);
         Ok(())

@@ -78,7 +78,11 @@ fn fill_and_go_on(options: Options, keyspace_options: KeyspaceOptions, bytes: us
     let began = Instant::now();
     while let Err(error) = keyspace.put_with("there is space", "1", with) {
         assert!(error.is_no_space(), "{context}: {error:?}");
-        assert!(began.elapsed() < Duration::from_secs(20), "{context}: writes do not resume");
+        assert!(
+            began.elapsed() < Duration::from_secs(20),
+            "{context}: writes do not resume: {error:?}\n{}",
+            db.stats()
+        );
         std::thread::sleep(Duration::from_millis(20));
     }
     let (key, value) = record(written, bytes);

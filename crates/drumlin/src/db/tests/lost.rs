@@ -196,3 +196,29 @@ fn a_table_in_a_level_directory_survives_a_power_loss_at_any_call() {
         }
     });
 }
+
+/// Where damage cannot be told from tearing, at least nobody is told "sound" and no more.
+#[test]
+fn whole_writes_behind_a_cut_are_remarked_on() {
+    let fs = MemFs::new();
+    let db = open_as(&fs, patient()).expect("open");
+    fill(&db, 0);
+    let fs = fs.crash_clone(&mut |_| Keep::Whole);
+    drop(db);
+    let log = files(&fs, "log")[0].clone();
+    let bytes = fs.contents(&log).expect("there");
+    let tenth = bytes.windows(3000).position(|at| at.iter().all(|b| *b == 10)).expect("its value") as u64;
+    // Two bytes, in two sectors: a power loss that lost parts of the record could leave that.
+    fs.damage(&log, tenth, 1).expect("in bounds");
+    fs.damage(&log, tenth + 700, 1).expect("in bounds");
+    let db = open_as(&fs, Options { read_only: true, ..patient() }).expect("a torn tail");
+    assert_eq!((count(&db), db.stats().recovery.dropped_writes), (10, 39));
+    let report = db.verify(&mut |_| {}).expect("verify");
+    assert!(report.is_sound() && report.remarks.len() == 1, "{report:?}");
+    assert!(report.remarks[0].contains("39 whole writes"), "{report:?}");
+    drop(db);
+    let db = open_as(&fs, patient()).expect("a torn tail");
+    let found = db.stats().recovery;
+    assert_eq!((found.clean, found.dropped_writes, found.unfinished), (false, 39, 0));
+    assert!(found.cut.is_some_and(|(path, ..)| path == log));
+}

@@ -136,18 +136,85 @@ fn damage_below_a_mark_of_a_crashed_log_is_corruption_and_above_it_a_torn_tail()
     let (third, _) = rig.put(b"third", &value(3, 50)).expect("room");
     let path = rig.log.shared.segment_path(1);
     let at = |lsn: Lsn| HEADER_PAGE as u64 + lsn.0 % 512 * 8;
+    let damage = |fs: &MemFs, lsn: Lsn| {
+        // Two bytes: one alone would be known for what it is.
+        fs.damage(&path, at(lsn) + 20, 1).expect("in bounds");
+        fs.damage(&path, at(lsn) + 33, 1).expect("in bounds");
+    };
     for clone in [fs.process_crash_clone(), fs.crash_clone(&mut |_| Keep::Whole)] {
-        clone.damage(&path, at(first) + 20, 1).expect("in bounds");
+        damage(&clone, first);
         let seen = scan_with(clone.clone(), SMALL, Mode::Recover);
         assert!(
             matches!(&seen, Err(Error::Corruption(c)) if c.path == path && c.offset == Some(at(first))),
             "{seen:?}"
         );
-        clone.damage(&path, at(first) + 20, 1).expect("in bounds");
-        clone.damage(&path, at(third) + 20, 1).expect("in bounds");
+        damage(&clone, first);
+        damage(&clone, third);
         let recovered = scan_with(clone, SMALL, Mode::Recover).expect("a torn tail");
         assert_eq!(replay(&recovered, Lsn::ZERO).expect("whole").len(), 2);
         assert_eq!(recovered.torn.map(|t| (t.start, t.offset)), Some((third, at(third))));
+    }
+}
+
+/// The close record is a mark, and of what is not synced a power loss may keep it alone.
+#[test]
+fn a_close_record_counts_only_what_is_durable() {
+    let (rig, fs) = Rig::new(SMALL);
+    let mut end = Lsn::ZERO;
+    while end < Lsn(2 * 512 + 100) {
+        end = rig.put(b"k", &value(1, 300)).expect("room").1;
+    }
+    let last = rig.log.shared.segment_path(2);
+    let lost = Arc::new(Mutex::new(Vec::new()));
+    let (watched, taken) = (Arc::downgrade(&fs), lost.clone());
+    fs.set_hook(Some(Box::new(move |_| {
+        let Some(fs) = watched.upgrade() else { return };
+        taken.lock().push(fs.crash_clone(&mut |at| match at.change {
+            crate::env::Unsynced::Page { .. } if at.path != last => Keep::No,
+            _ => Keep::Whole,
+        }));
+    })));
+    rig.log.close(true).expect("no fault");
+    fs.set_hook(None);
+    let (mut clean, mut cut) = (0, 0);
+    for fs in std::mem::take(&mut *lost.lock()) {
+        let recovered = scan_with(fs, SMALL, Mode::Recover).expect("it claims nothing that is lost");
+        *(if recovered.clean { &mut clean } else { &mut cut }) += 1;
+    }
+    assert!(clean > 0 && cut > 0, "{clean} clean, {cut} cut");
+}
+
+/// A close removes the segment ahead of the tail, and the floor had been written into its header alone.
+#[test]
+fn a_close_leaves_the_floor_where_it_is_found() {
+    let (rig, fs) = Rig::new(SMALL);
+    let mut last = (Lsn::ZERO, Lsn::ZERO);
+    for n in 0..40u64 {
+        last = rig.put(&n.to_le_bytes(), &value(n, 300)).expect("room");
+    }
+    rig.log.sync_to(last.1).expect("no fault");
+    rig.log.recycle_below(last.0).expect("no fault");
+    let lost = Arc::new(Mutex::new(Vec::new()));
+    // Names survive, as far as they have come; of pages only what is synced.
+    let names_alone = |fs: &MemFs| {
+        fs.crash_clone(&mut |at| match at.change {
+            crate::env::Unsynced::Page { .. } => Keep::No,
+            _ => Keep::Whole,
+        })
+    };
+    let (watched, taken) = (Arc::downgrade(&fs), lost.clone());
+    fs.set_hook(Some(Box::new(move |_| {
+        if let Some(fs) = watched.upgrade() {
+            taken.lock().push(names_alone(&fs));
+        }
+    })));
+    rig.log.close(true).expect("no fault");
+    fs.set_hook(None);
+    lost.lock().push(names_alone(&fs));
+    for fs in std::mem::take(&mut *lost.lock()) {
+        let recovered = scan_with(fs, SMALL, Mode::Recover).expect("the floor is there");
+        let seen = replay(&recovered, last.0).expect("whole");
+        assert_eq!(seen.first().map(|record| record.0), Some(last.0));
     }
 }
 

@@ -4,6 +4,7 @@
 //! back from any file system.
 
 mod crashes;
+mod damage;
 mod durability;
 mod faults;
 mod flips;

@@ -216,24 +216,6 @@ fn a_floor_that_was_not_yet_durable_is_repeated_before_anything_below_it_is_touc
     }
 }
 
-/// The process dies, everything survives; it is flushed keyspace by keyspace; then the power goes.
-#[test]
-fn what_a_dead_process_left_can_be_made_durable_before_it_is_flushed() {
-    let (rig, fs) = Rig::new(SMALL);
-    let mut written = vec![];
-    for n in 0..60u64 {
-        written.push(rig.put(&n.to_le_bytes(), &value(n, 300)).expect("room").0);
-    }
-    let died = fs.process_crash_clone();
-    let lost = scan_with(died.crash_clone(&mut |_| Keep::No), SMALL, Mode::Recover).expect("a torn tail");
-    assert!(lsns(&lost).len() < written.len(), "else the test shows nothing");
-    let recovered = scan_with(died.clone(), SMALL, Mode::Recover).expect("whole");
-    recovered.make_durable().expect("no fault");
-    let kept = scan_with(died.crash_clone(&mut |_| Keep::No), SMALL, Mode::Recover).expect("whole");
-    assert_eq!((lsns(&kept), kept.next_segment), (written, recovered.next_segment));
-    scan_with(MemFs::new(), SMALL, Mode::Recover).expect("no log").make_durable().expect("nothing to do");
-}
-
 /// What the new header says of the session before is believed: so the segments of that session must
 /// be found wherever the new header is.
 #[test]

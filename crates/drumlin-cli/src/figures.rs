@@ -1,0 +1,202 @@
+//! A store's figures in words, and its tree as a drawing.
+//!
+//! Place: used by `stats`, `shape`, `compact` and `tour`; the figures come from `Db::stats`.
+//!
+//! 1. Bytes have units and counts have commas, by the helpers of `output` alone.
+//! 2. All bars of a drawing have one scale, which is written below it.
+//! 3. A memtable without versions counts as no bytes: what it has is room it took in advance.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use drumlin::{KeyspaceStats, LevelStats, Stats};
+
+use crate::output::{bytes, count, plural};
+
+/// Cells of the longest bar.
+const BAR_CELLS: usize = 40;
+/// Parts of a cell, by eighths.
+const PARTS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+
+/// What is true of the store, whoever opened it.
+pub fn store(stats: &Stats, db: &Path, log: (u64, u64)) -> String {
+    let all = tables(stats.keyspaces.iter());
+    let unflushed: u64 = stats.keyspaces.iter().map(|k| k.memtable_entries).sum();
+    let mut text = format!("store {}\n", db.display());
+    let mut line = |name: &str, figure: String| text.push_str(&format!("  {name:<20}{figure}\n"));
+    line("keyspaces", count(stats.keyspaces.len() as u64));
+    line("tables", level(&all));
+    line("log", format!("{}, {}", plural(log.0, "file"), bytes(log.1)));
+    line("only in the log", plural(unflushed, "version"));
+    line("waiting for merge", bytes(stats.debt_bytes));
+    if let Some(why) = &stats.poisoned {
+        line("read-only", why.clone());
+    }
+    for keyspace in &stats.keyspaces {
+        text.push_str(&format!("keyspace {}\n", keyspace.name));
+        let mut line = |name: &str, figure: String| text.push_str(&format!("  {name:<20}{figure}\n"));
+        line("only in the log", plural(keyspace.memtable_entries, "version"));
+        for (number, found) in keyspace.levels.iter().enumerate() {
+            line(&format!("level {number}"), level(found));
+        }
+    }
+    text
+}
+
+/// What this process has in memory and has done since it opened the store.
+pub fn process(stats: &Stats) -> String {
+    let mut text = String::new();
+    let mut line = |name: &str, figure: String| text.push_str(&format!("{name:<16}{figure}\n"));
+    line(
+        "memory",
+        format!("{} of a budget of {}", bytes(stats.memory_bytes()), bytes(stats.memory_budget_bytes)),
+    );
+    line(
+        "",
+        format!(
+            "memtables {}, cached blocks {}, open tables {}, jobs {}",
+            bytes(stats.memtable_bytes),
+            bytes(stats.cache_bytes),
+            bytes(stats.table_resident_bytes),
+            bytes(stats.job_bytes)
+        ),
+    );
+    line("writes", format!("up to position {} of the log", count(stats.tail)));
+    line("flushes", format!("{}, {} written", count(stats.flushes), bytes(stats.flushed_bytes)));
+    line(
+        "compactions",
+        format!(
+            "{}, {} read, {} written",
+            count(stats.compactions),
+            bytes(stats.compaction_read_bytes),
+            bytes(stats.compaction_written_bytes)
+        ),
+    );
+    line(
+        "held back",
+        format!("{}, {:.1} s together", plural(stats.stalls, "write"), stats.stalled_ns as f64 / 1e9),
+    );
+    text
+}
+
+/// The tree: a bar for each level in proportion to its bytes.
+pub fn drawing(stats: &Stats) -> String {
+    let longest = stats.keyspaces.iter().flat_map(|k| rows(k).into_iter().map(|row| row.bytes)).max();
+    let longest = longest.unwrap_or(0);
+    let mut text = String::new();
+    for keyspace in &stats.keyspaces {
+        let all = tables([keyspace].into_iter());
+        let _ = writeln!(text, "{}: {}", keyspace.name, level(&all));
+        for row in rows(keyspace) {
+            let bar = bar(row.bytes, longest);
+            let room = " ".repeat(BAR_CELLS - bar.chars().count());
+            let _ = writeln!(text, "  {:<7} {bar}{room} {:>11}  {}", row.name, bytes(row.bytes), row.holds);
+        }
+        text.push('\n');
+    }
+    if longest == 0 {
+        text.push_str("No keyspace holds anything yet.\n");
+        return text;
+    }
+    let _ = writeln!(text, "The longest bar is {}.", bytes(longest));
+    text.push_str(
+        "  memory   what is in the log, but in no table yet\n\
+         \x20 L0       tables as they were written from memory; they may overlap\n\
+         \x20 L1...    merged tables, one behind the other in key order; a level may hold ten\n\
+         \x20          times what the one above holds before it is merged into the next\n\
+         A version is one write of a key: a put or a delete. Old ones go when levels are merged.\n",
+    );
+    text
+}
+
+/// The tables of some keyspaces together.
+pub fn tables<'s>(keyspaces: impl Iterator<Item = &'s KeyspaceStats>) -> LevelStats {
+    keyspaces.flat_map(|k| &k.levels).fold(LevelStats::default(), |all, level| LevelStats {
+        tables: all.tables + level.tables,
+        bytes: all.bytes + level.bytes,
+        entries: all.entries + level.entries,
+    })
+}
+
+/// Bytes in memory that no table holds yet.
+pub fn unflushed_bytes(keyspace: &KeyspaceStats) -> u64 {
+    if keyspace.memtable_entries == 0 { 0 } else { keyspace.memtable_bytes }
+}
+
+/// One line of a drawing.
+struct Row {
+    name: String,
+    bytes: u64,
+    holds: String,
+}
+
+fn rows(keyspace: &KeyspaceStats) -> Vec<Row> {
+    let memory = Row {
+        name: "memory".into(),
+        bytes: unflushed_bytes(keyspace),
+        holds: plural(keyspace.memtable_entries, "version"),
+    };
+    let levels = keyspace.levels.iter().enumerate().map(|(number, level)| Row {
+        name: format!("L{number}"),
+        bytes: level.bytes,
+        holds: format!("{}, {}", plural(level.tables as u64, "table"), plural(level.entries, "version")),
+    });
+    std::iter::once(memory).chain(levels).collect()
+}
+
+/// A bar of at most [`BAR_CELLS`] cells; the least of it is seen.
+fn bar(bytes: u64, longest: u64) -> String {
+    let eighths = (u128::from(bytes) * BAR_CELLS as u128 * 8).div_ceil(u128::from(longest.max(1))) as usize;
+    "█".repeat(eighths / 8) + PARTS[eighths % 8]
+}
+
+fn level(level: &LevelStats) -> String {
+    format!(
+        "{}, {}, {}",
+        plural(level.tables as u64, "table"),
+        bytes(level.bytes),
+        plural(level.entries, "version")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bars_are_in_proportion_and_the_least_is_seen() {
+        let cells = |bytes| bar(bytes, 80_000).chars().count();
+        assert_eq!((cells(0), cells(1), cells(40_000), cells(80_000)), (0, 1, BAR_CELLS / 2, BAR_CELLS));
+        assert_eq!(bar(1, 80_000), "▏");
+        assert_eq!(bar(0, 0), "");
+        assert_eq!(bar(u64::MAX, u64::MAX).chars().count(), BAR_CELLS);
+    }
+
+    #[test]
+    fn a_drawing_has_units_plurals_and_a_legend() {
+        let level = |tables, bytes| LevelStats { tables, bytes, entries: tables as u64 };
+        let stats = Stats {
+            keyspaces: vec![
+                KeyspaceStats {
+                    name: "a".into(),
+                    levels: vec![level(1, 1 << 20), level(2, 10 << 20)],
+                    memtable_bytes: 4096,
+                    ..KeyspaceStats::default()
+                },
+                KeyspaceStats { name: "b".into(), ..KeyspaceStats::default() },
+            ],
+            ..Stats::default()
+        };
+        let drawing = drawing(&stats);
+        for part in [
+            "a: 3 tables, 11.0 MiB, 3 versions",
+            "1 table, 1 version",
+            "The longest bar is 10.0 MiB.",
+            "b: 0 tables",
+        ] {
+            assert!(drawing.contains(part), "{part}: {drawing}");
+        }
+        let memory = drawing.lines().find(|line| line.contains("memory")).unwrap();
+        assert!(memory.contains(" 0 B "), "room taken in advance is no data: {memory}");
+    }
+}

@@ -1,0 +1,132 @@
+//! What `--help` says behind the options: an example of each command, and the fields of its JSON.
+//!
+//! Place: named by `args`. Examples can be run as they stand, in the order of the README.
+
+/// Behind the help of the program.
+pub const PROGRAM: &str = "\
+Examples:
+  drumlin --db my.db put DE/Kiel 246000
+  drumlin --db my.db scan --prefix DE/
+  drumlin tour
+
+Exit codes: 0 done; 1 failed, absent or not swapped; 2 wrong usage; 3 stored bytes are wrong; 130 interrupted.
+
+With --json, results are JSON on standard output (`drumlin CMD --help` tells the fields), and an error is one \
+line on standard error: {\"error\":TEXT,\"kind\":WORD}. Text that is not UTF-8 stands in hexadecimal under the \
+same name with _hex: {\"key_hex\":\"ff00\"}.";
+
+pub const LOAD: &str = "\
+Example:
+  gunzip -c data/cities.tsv.gz | drumlin --db my.db --keyspace cities load - --format tsv --key id
+
+The value of a record is its whole line (in jsonl, the JSON object), byte for byte, without the line end. The \
+first line of the file decides what a line end is: LF, or CR LF. In csv, a quoted field may span lines. A byte \
+order mark at the beginning is dropped.
+
+A line is bad if it is blank, if its key is empty or missing, or if it is malformed; so is a csv record with \
+another number of fields than the header, or (with --no-header) than the first good record. The first bad line \
+stops the load, unless --skip-bad is given; the records before it stay. A bad csv record is one bad line: the \
+next line is read anew, so a stray quote costs no more than its own line.
+
+With --json, {\"durable\":N} lines tell while loading that the first N records survive a kill; with --skip-bad the \
+last line is {\"durable\":N,\"skipped\":M}. If the load stops half way, the error has \"durable\":N too.";
+
+pub const GET: &str = "\
+Example:
+  drumlin --db my.db get DE/Kiel
+
+The bytes are printed as they are, without a line end. An absent key prints nothing and exits 1.
+
+With --json: {\"key\":...,\"value\":...}; the value of an absent key is null.";
+
+pub const PUT: &str = "\
+Examples:
+  drumlin --db my.db put DE/Kiel 246000
+  drumlin --db my.db put photo - < photo.jpg
+  drumlin --db my.db put --hex 00ff 'a key that is no text'
+
+The store and the keyspace are made if they are missing. With --json: {\"ok\":true}.";
+
+pub const DELETE: &str = "\
+Example:
+  drumlin --db my.db delete DE/Kiel
+
+It is no failure if the key is absent. With --json: {\"ok\":true}.";
+
+pub const CAS: &str = "\
+Examples:
+  drumlin --db my.db cas DE/Kiel --expect 246000 247000
+  drumlin --db my.db cas DE/Kiel --absent 246000
+
+Exits 1, and changes nothing, if something else is there. With --json: {\"swapped\":true}, or \
+{\"swapped\":false,\"current\":...} with the value that is there, null if none.";
+
+pub const COUNT: &str = "\
+Example:
+  drumlin --db my.db count
+
+With --json: {\"count\":N}.";
+
+pub const SCAN: &str = "\
+Examples:
+  drumlin --db my.db scan --prefix DE/ --limit 10
+  drumlin --db my.db scan --from A --to B --reverse --keys-only
+
+Shows the keys from A on and before B, in both directions, in the order of their bytes. An interval that ends \
+before it begins holds nothing. Raw output is the bytes as they are, so a key or value with a line end in it \
+looks like two records: --format jsonl tells them apart.
+
+A line of JSON is {\"key\":...,\"value\":...}.";
+
+pub const KEYSPACES: &str = "\
+Example:
+  drumlin --db my.db keyspaces
+
+A keyspace is a map of its own within the store; `put` and `load` make the one that --keyspace names.
+
+With --json: {\"keyspaces\":[NAME,...]}.";
+
+pub const STATS: &str = "\
+Example:
+  drumlin --db my.db stats
+
+A version is one write of a key, a put or a delete; old ones go when levels are merged.
+
+With --json: {\"keyspaces\":[{\"name\",\"memtable_entries\",\"memtable_bytes\",\"levels\":[{\"tables\",\"bytes\",\
+\"entries\"}],...}],\"tables\",\"table_bytes\",\"log_files\",\"log_bytes\",\"debt_bytes\",\"position\",\"process\":{...}}. \
+What stands under \"process\" is true of this process alone, since it opened the store.";
+
+pub const SHAPE: &str = "\
+Example:
+  drumlin --db my.db shape
+
+With --json: {\"keyspaces\":[{\"name\",\"memory\":{\"bytes\",\"versions\"},\"levels\":[{\"tables\",\"bytes\",\
+\"versions\"},...]},...]}.";
+
+pub const VERIFY: &str = "\
+Example:
+  drumlin --db my.db verify
+
+Nothing is changed or repaired. Exits 0 if the store is sound, also after an unclean stop; 3 if bytes are wrong, \
+naming file and block. A remark is what you should know although nothing is provably wrong.
+
+With --json: {\"sound\":BOOL,\"files\":N,\"bytes\":N,\"problems\":[{\"file\":...,\"offset\":N or null,\"what\":...},...],\
+\"remarks\":[TEXT,...]}.";
+
+pub const COMPACT: &str = "\
+Example:
+  drumlin --db my.db compact
+
+With --keyspace, only that one is merged. With --json: {\"ok\":true}.";
+
+pub const TOUR: &str = "\
+Example:
+  drumlin --db ./drumlin-tour tour
+
+With --json: one object with the figures at the end.";
+
+pub const COMPLETIONS: &str = "\
+Examples:
+  bash:  source <(drumlin completions bash)
+  zsh:   source <(drumlin completions zsh)
+  fish:  drumlin completions fish | source";

@@ -1,0 +1,77 @@
+//! How a command's end is told: the message on standard error, as text or as JSON, and the exit code.
+//!
+//! Place: called by `main` at the end, by the handler of Ctrl-C, and where the arguments do not parse.
+//!
+//! 1. A message is `drumlin: ` and what went wrong, then what to do.
+//! 2. With `--json` it is one object on one line instead: `{"error":...,"kind":...}`, and `"durable":N` if a load
+//!    stopped half way.
+//! 3. Help and version are answers: on standard output, exit code 0, and 1 if they cannot be written.
+
+use std::ffi::OsStr;
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+
+use crate::advice;
+use crate::args::Args;
+use crate::escape;
+use crate::failure::Failure;
+use crate::output::{self, Output};
+
+/// Tells the failure of a command, and gives its exit code.
+pub fn failed(failure: &Failure, args: &Args) -> ExitCode {
+    if let Some(message) = failure.message() {
+        let message = match advice::advice(failure, args) {
+            Some(advice) => format!("{message}; {advice}"),
+            None => message,
+        };
+        if args.json {
+            tell_json(&message, failure);
+        } else {
+            output::tell(&message);
+        }
+    }
+    ExitCode::from(failure.exit_code())
+}
+
+/// Tells that the arguments do not parse, or gives the help that was asked for.
+pub fn unparsed(error: &clap::Error) -> ExitCode {
+    let styled = error.render();
+    if !error.use_stderr() {
+        let text = if output::stdout_takes_style() { styled.ansi().to_string() } else { styled.to_string() };
+        let mut out = Output::new();
+        return match out.bytes(text.as_bytes()).and_then(|()| out.finish()) {
+            Ok(()) | Err(Failure::OutputClosed) => ExitCode::SUCCESS,
+            Err(failure) => {
+                output::tell(&failure.message().unwrap_or_default());
+                ExitCode::from(failure.exit_code())
+            }
+        };
+    }
+    let plain = styled.to_string();
+    let text = plain.strip_prefix("error: ").unwrap_or(&plain);
+    let failure = Failure::Usage(text.trim_end().into());
+    if std::env::args_os().any(|arg| arg == OsStr::new("--json")) {
+        let first = text.split("\n\n").next().unwrap_or(text);
+        let words: Vec<&str> = first.split_whitespace().collect();
+        tell_json(&words.join(" "), &failure);
+    } else if io::stderr().is_terminal() && output::style_is_wanted() {
+        let text = styled.ansi().to_string().replacen("error:", "drumlin:", 1);
+        // A closed standard error changes nothing.
+        let _ = io::stderr().write_all(text.as_bytes());
+    } else {
+        output::tell(text.trim_end());
+    }
+    ExitCode::from(failure.exit_code())
+}
+
+fn tell_json(message: &str, failure: &Failure) {
+    let mut line = br#"{"error":"#.to_vec();
+    escape::push_string(&mut line, message);
+    line.extend_from_slice(format!(r#","kind":"{}""#, failure.kind()).as_bytes());
+    if let Some(durable) = failure.durable() {
+        line.extend_from_slice(format!(r#","durable":{durable}"#).as_bytes());
+    }
+    line.extend_from_slice(b"}\n");
+    // A closed standard error changes nothing.
+    let _ = io::stderr().write_all(&line);
+}

@@ -1,0 +1,78 @@
+//! `stats`, `shape` and `compact`: what they tell is true of the store, and has units.
+
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a test is outside the engine")]
+
+mod support;
+
+use support::Store;
+
+#[test]
+fn stats_tell_what_is_true_of_the_store_and_not_what_a_fresh_process_has_not_done() {
+    let store = Store::loaded(2000);
+    let said = store.run(["stats"]);
+    assert!(said.text().contains("2,000 versions"), "{said:?}");
+    store.run(["compact"]).ok();
+    let said = store.run(["stats"]);
+    let text = said.text();
+    for part in ["1 table,", "2,000 versions", "KiB", "0 versions", "log "] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    for since_open in ["flush", "cache", "stall", "budget", "snapshot"] {
+        assert!(!text.contains(since_open), "{since_open} says nothing of the store: {text}");
+    }
+    let figures = store.run(["--json", "stats"]).json();
+    assert_eq!((&figures["tables"], &figures["keyspaces"][0]["name"]), (&1.into(), &"default".into()));
+    let bytes = |name: &str| figures[name].as_u64().unwrap();
+    assert!(bytes("table_bytes") > 1000 && bytes("log_files") > 0, "{figures}");
+    for since_open in ["flushes", "cache_bytes", "stalls"] {
+        assert!(figures.get(since_open).is_none() && figures["process"][since_open].is_u64(), "{figures}");
+    }
+}
+
+#[test]
+fn stats_tell_that_a_killed_store_has_records_in_the_log_alone() {
+    let store = Store::new();
+    store.load_and_kill(&["a", "b", "c"]);
+    let said = store.run(["stats"]);
+    assert!(
+        said.text().lines().any(|l| l.contains("only in the log") && l.ends_with(" 3 versions")),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn the_drawing_has_bars_units_and_a_legend() {
+    let store = Store::loaded(20_000);
+    let before = store.run(["shape"]);
+    let bar = |text: &str, row: &str| -> usize {
+        let line = text.lines().find(|l| l.trim_start().starts_with(row)).unwrap_or_else(|| panic!("{text}"));
+        line.chars().filter(|c| *c == '█').count()
+    };
+    assert_eq!(bar(before.text(), "memory "), 40, "{before:?}");
+    let compacted = store.run(["compact"]);
+    let shape = store.run(["shape"]);
+    assert_eq!(compacted.text(), shape.text());
+    assert_eq!((bar(shape.text(), "memory "), bar(shape.text(), "L1 ")), (0, 40), "{shape:?}");
+    for part in ["KiB", "1 table,", "20,000 versions", "The longest bar is", "A version is one write"] {
+        assert!(shape.text().contains(part), "{part}: {shape:?}");
+    }
+}
+
+#[test]
+fn one_is_singular_everywhere() {
+    let store = Store::new();
+    store.run(["put", "k", "v"]).ok();
+    store.run(["compact"]).ok();
+    store.run(["--keyspace", "b", "put", "k", "v"]).ok();
+    let mut said = String::new();
+    for command in ["stats", "shape", "verify", "compact"] {
+        said.push_str(store.run([command]).text());
+    }
+    let words: Vec<&str> = said.split_whitespace().collect();
+    for pair in words.windows(2) {
+        let plural = ["tables", "versions", "files", "records"].iter().any(|noun| pair[1].starts_with(noun));
+        assert!(pair[0] != "1" || !plural, "{pair:?}: {said}");
+    }
+    let said = store.feed(["load", "-", "--format", "lines"], "a\n");
+    assert!(said.text().starts_with("loaded 1 record ("), "{said:?}");
+}

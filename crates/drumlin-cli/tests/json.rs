@@ -1,0 +1,89 @@
+//! `--json`: answers, absent ones too, on standard output; errors on standard error; exit codes as ever.
+
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a test is outside the engine")]
+
+mod support;
+
+use std::fs;
+
+use support::{Said, Store, drumlin};
+
+#[test]
+fn an_absent_key_is_an_answer_and_an_error_of_its_own_kind() {
+    let store = Store::new();
+    store.run(["put", "k", "v"]).ok();
+    let said = store.run(["--json", "get", "absent"]).fails(1);
+    assert_eq!(said.text(), "{\"key\":\"absent\",\"value\":null}\n");
+    assert_eq!(said.error().0, "absent");
+    assert_eq!(store.run(["--json", "get", "k"]).json()["value"], "v");
+}
+
+#[test]
+fn every_error_is_one_object_with_its_kind() {
+    let store = Store::new();
+    let kind = |code: i32, args: &[&str]| store.run(["--json"].iter().chain(args)).fails(code).error().0;
+    assert_eq!(kind(1, &["get", "k"]), "no_store");
+    assert_eq!(kind(1, &["load", "/no/such/file", "--format", "lines"]), "io");
+    assert_eq!(kind(2, &["put", "--hex", "0", "v"]), "usage");
+    assert_eq!(kind(2, &["nonsense"]), "usage");
+    assert_eq!(kind(2, &["scan", "--limit", "many"]), "usage");
+    assert_eq!(kind(1, &["--keyspace", "", "put", "k", "v"]), "invalid");
+    assert!(!store.path().exists());
+    store.run(["put", "k", "v"]).ok();
+    assert_eq!(kind(1, &["--keyspace", "other", "count"]), "no_keyspace");
+    assert_eq!(kind(1, &["cas", "k", "--expect", "w", "x"]), "not_swapped");
+    let mut loading = store.loading();
+    loading.give("a\n");
+    loading.promised(1);
+    assert_eq!(kind(1, &["count"]), "locked");
+    loading.kill();
+}
+
+#[test]
+fn corruption_is_told_in_json_with_exit_code_3() {
+    let store = Store::loaded(20_000);
+    store.run(["compact"]).ok();
+    store.rot(".tbl").unwrap();
+    for command in ["scan", "count", "verify"] {
+        assert_eq!(store.run(["--json", command]).fails(3).error().0, "corruption");
+    }
+}
+
+#[test]
+fn a_load_tells_what_it_skipped_and_where_it_stopped() {
+    let store = Store::new();
+    let last = |said: &Said| said.text().lines().last().unwrap().to_string();
+    let said = store.feed(["--json", "load", "-", "--format", "lines", "--skip-bad"], "a\n\nb\n\n");
+    assert_eq!(last(&said), "{\"durable\":2,\"skipped\":2}");
+    said.ok();
+    let said = store.feed(["--json", "load", "-", "--format", "lines"], "a\nb\n\nc\n").fails(1);
+    assert_eq!(last(&said), "{\"durable\":2}");
+    let (kind, error) = said.error();
+    assert_eq!((kind.as_str(), &error["durable"]), ("input", &2.into()));
+    assert!(error["error"].as_str().unwrap().contains("line 3"), "{error}");
+}
+
+#[test]
+fn names_in_figures_come_back_as_they_were_given() {
+    let store = Store::new();
+    for name in ["\u{e9}", "quo\"te\\", "line"] {
+        store.run(["--keyspace", name, "put", "k", "v"]).ok();
+        for command in ["stats", "shape"] {
+            let figures = store.run(["--json", command]).json();
+            let names = figures["keyspaces"].as_array().unwrap();
+            assert!(names.iter().any(|k| k["name"] == name), "{command}: {figures}");
+        }
+    }
+}
+
+#[test]
+fn help_tells_the_fields_that_answers_have() {
+    let store = Store::loaded(100);
+    fs::metadata(store.path()).unwrap();
+    for command in ["stats", "shape", "verify", "count"] {
+        let help = Said::from(drumlin([command, "--help"]).output().unwrap());
+        for field in store.run(["--json", command]).json().as_object().unwrap().keys() {
+            assert!(help.text().contains(&format!("\"{field}\"")), "{command}: {field} is not in the help");
+        }
+    }
+}
