@@ -227,13 +227,13 @@ fn whole_writes_behind_a_cut_are_remarked_on() {
 /// the lost edits put into tables: the store opened with a part of its records and `verify` called it sound.
 #[test]
 fn a_manifest_that_lost_its_end_is_corrupt_or_nothing_is_missing() {
-    for closes in [true, false] {
+    for (closes, flushes) in [(true, 3), (false, 3), (true, 0), (false, 0)] {
         let fs = MemFs::new();
         let db = open_as(&fs, patient()).expect("open");
         for round in 0..4 {
             fill(&db, round);
-            // The first rounds are flushed and their log is let go of; the last is in the log only.
-            if round < 3 {
+            // What is flushed the log lets go of; the last round is in the log only.
+            if round < flushes {
                 db.flush().expect("flush");
             }
         }
@@ -258,6 +258,6 @@ fn a_manifest_that_lost_its_end_is_corrupt_or_nothing_is_missing() {
                 }
             }
         }
-        assert!(refused > whole.len() / 2 && kept > 1, "{refused} refused, {kept} kept");
+        assert!(refused > 50 && kept > 1, "{refused} refused, {kept} kept");
     }
 }
