@@ -584,7 +584,14 @@ fn an_input_with_fewer_entries_than_described_fails_the_job() {
     let options = rig.context.table_options.clone();
     let lying = TableHandle::new(&rig.context.shelf, PathBuf::from(DIR), meta, options);
     plan.inputs[1].1[0] = lying;
-    assert!(run_compaction(&plan, &rig.context).unwrap_err().is_corruption());
+    assert!(run_compaction(&plan, &rig.context).unwrap_err().is_corruption(), "its file says otherwise");
+
+    // And if all files agree, but reading them gives fewer.
+    let plan = rig.plan(0);
+    let all: u64 = plan.tables().map(|(_, table)| table.meta().entries).sum();
+    let job = Job::new(plan, rig.context.clone()).unwrap();
+    assert!(job.check_entries(all).is_ok());
+    assert!([all - 1, all + 1].iter().all(|&read| job.check_entries(read).is_err_and(|e| e.is_corruption())));
 }
 
 #[test]

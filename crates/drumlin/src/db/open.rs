@@ -66,6 +66,7 @@ pub(crate) fn open(env: Env, directory: &Path, options: Options) -> Result<Arc<S
     }
     let log_directory = directory.join(LOG_DIRECTORY);
     let recovered = log::scan(&env.fs, &log_directory, scan_options(&identity, &state))?;
+    check_manifest_reaches(&state, &recovered, &manifest_path)?;
     let memory = Memory::new(&env, &options);
     let keyspaces = keyspaces_of(directory, &options, &identity, &state, &memory)?;
     for keyspace in keyspaces.values() {
@@ -99,7 +100,12 @@ pub(crate) fn open(env: Env, directory: &Path, options: Options) -> Result<Arc<S
         lock,
     ));
     let _ = store.recovery.set(RecoveryReport::of(&recovered));
-    let mut recovery = Recovery { store: &store, edit: VersionEdit::new() };
+    let mut recovery = Recovery {
+        store: &store,
+        edit: VersionEdit::new(),
+        next_keyspace_id: state.next_keyspace_id,
+        manifest_path,
+    };
     recovery.replay(&recovered)?;
     if store.options.read_only {
         return Ok(store);
@@ -124,6 +130,22 @@ pub(crate) fn open(env: Env, directory: &Path, options: Options) -> Result<Arc<S
             Err(why)
         }
     }
+}
+
+/// The manifest knows of everything that the log has let go of, or its end is gone: the floor never rises above what the
+/// manifest says the log had reached, and begins where the session does.
+fn check_manifest_reaches(state: &StoreState, recovered: &Recovered, manifest: &Path) -> Result<()> {
+    let flushed = state.keyspaces.values().map(|k| k.flushed_to);
+    let known = flushed.chain([state.log_reaches]).max().unwrap_or_default();
+    let begun = recovered.sessions.last().map_or(Lsn::ZERO, |session| session.first);
+    if recovered.floor <= known.max(begun) {
+        return Ok(());
+    }
+    let what = format!(
+        "its end is missing: the log has let go of everything below LSN {}, and the manifest knows of no more than {known}",
+        recovered.floor
+    );
+    Err(Error::corruption(manifest, None, what))
 }
 
 fn no_store(directory: &Path) -> Error {
@@ -278,9 +300,19 @@ pub(crate) fn append_to(store: &Store, manifest: &mut Manifest, edit: &VersionEd
 struct Recovery<'a> {
     store: &'a Store,
     edit: VersionEdit,
+    /// Keyspaces below were made; those that the manifest does not list were dropped.
+    next_keyspace_id: u32,
+    manifest_path: PathBuf,
 }
 
 impl Recovery<'_> {
+    fn unknown(&self, keyspace: u32) -> Error {
+        let what = format!(
+            "its end is missing: the log has writes to keyspace {keyspace}, which the manifest says was never made"
+        );
+        Error::corruption(&self.manifest_path, None, what)
+    }
+
     fn replay(&mut self, recovered: &Recovered) -> Result<()> {
         let keyspaces = self.store.keyspaces.lock().clone();
         let by_id: BTreeMap<u32, &Arc<KeyspaceState>> = keyspaces.values().map(|k| (k.id.0, k)).collect();
@@ -288,10 +320,16 @@ impl Recovery<'_> {
             let guard = epoch::pin();
             keyspaces.values().map(|k| k.current.load(&guard).flushed_to).collect()
         };
-        let from = flushed.into_iter().min().unwrap_or(Lsn::MAX);
+        let from = flushed.into_iter().min().unwrap_or(Lsn::ZERO);
         let mut last_applied = Lsn::ZERO;
         recovered.replay(from, &mut |lsn, entry: EntryView<'_>| {
-            let Some(keyspace) = by_id.get(&entry.keyspace) else { return Ok(()) };
+            let Some(keyspace) = by_id.get(&entry.keyspace) else {
+                return if entry.keyspace < self.next_keyspace_id {
+                    Ok(())
+                } else {
+                    Err(self.unknown(entry.keyspace))
+                };
+            };
             let guard = epoch::pin();
             let now = keyspace.current.load(&guard);
             if lsn < now.flushed_to {

@@ -8,8 +8,8 @@
 //!
 //! Invariants:
 //! 1. Level 0 of one keyspace delays writes of that keyspace only.
-//! 2. A writer that is stopped hears of a flush that keeps failing when no other flush can help it, and of no other
-//!    failure.
+//! 2. A writer that is stopped hears of a flush that keeps failing, or cannot begin since the log has no room for a pad,
+//!    when no other flush can help it, and of no other failure.
 //! 3. Whoever is stopped has made every worker look for work.
 //!
 //! Concurrency: writers wait on `Background::progress` with nothing else held; a delay ends early when that is notified.
@@ -47,7 +47,8 @@ impl Background {
         // Where there was hope still.
         let mut hope = None;
         while full() {
-            if let Some(error) = state.failures.of_any_flush().filter(|_| hope != Some(state.epoch)) {
+            let failed = state.failures.of_any_flush().or(state.pad_failed.as_ref());
+            if let Some(error) = failed.filter(|_| hope != Some(state.epoch)) {
                 let (error, epoch) = (error.clone(), state.epoch);
                 drop(state);
                 if !self.may_flush_something(store) {

@@ -86,7 +86,7 @@ impl Store {
 
     /// True if padding the log to its next border lets a flush start that is worth it, or brings one nearer: nothing can
     /// be flushed at `tail` and none is, and
-    /// - what is frozen holds much, but ends beyond the tail, and memory is short or the memtable has outgrown its limit; or
+    /// - what is frozen ends beyond the tail, and it holds much and memory is short, or has outgrown its limit, or memory is full; or
     /// - memory is short and nothing is frozen: the border turns the largest memtable.
     ///
     /// What fails to be flushed counts for neither.
@@ -116,7 +116,8 @@ impl Store {
             bytes += oldest.memtable.bytes();
             is_outgrown |= oldest.memtable.bytes() >= self.memtable_limit(keyspace);
         }
-        is_outgrown || is_short && bytes >= self.memory.memtable_share / PAD_PARTS
+        // Writers that are stopped wait for whatever there is.
+        is_outgrown || is_short && bytes >= self.memory.memtable_share / PAD_PARTS || self.is_full()
     }
 
     /// Fills the log up to the next segment border, so that what was turned there can be flushed.

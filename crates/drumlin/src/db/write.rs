@@ -128,6 +128,7 @@ fn install(
     failpoint::hit("write::locked");
     // Under the stripe: close sets the mark, then waits for every stripe once.
     store.check_writable()?;
+    failpoint::hit("write::checked");
     if let Some(expected) = expectation {
         let now = keyspace.current.load(&guard);
         let newest = now.generations.iter().find_map(|g| g.memtable.newest_lsn(key));

@@ -66,7 +66,9 @@ impl Background {
         self.install(store, keyspace, outcome, Some(end))?;
         self.counters.flushes.fetch_add(1, Ordering::Relaxed);
         self.counters.flushed_bytes.fetch_add(bytes, Ordering::Relaxed);
-        let needed = store.log_needed_from();
+        // Never beyond what the manifest says: by that, an end that it has lost shows when the store is opened.
+        let noted = store.manifest.lock().as_ref().map_or(Lsn::ZERO, |m| m.state().log_reaches);
+        let needed = store.log_needed_from().min(noted);
         // What could not be recycled now is recycled after the next flush, unless the log is at its end.
         if let Err(error @ Error::Poisoned { .. }) = store.log()?.recycle_below(needed) {
             store.poison(&error);

@@ -162,7 +162,7 @@ impl Background {
                     // Tidied first: what readers hold is told from what a flush would free.
                     let held = store.tidy();
                     // Memory waits for a flush, and what could be flushed ends beyond the tail.
-                    if store.is_pad_due(tail) && store.pad_to_border().is_ok() {
+                    if store.is_pad_due(tail) && self.pad(store) {
                         continue;
                     }
                     let again = if store.is_full() { Some(TIDY_FIRST) } else { held.then_some(patience) };
@@ -188,6 +188,22 @@ impl Background {
             store.tidy();
             store.measure_pressure();
         }
+    }
+
+    /// Pads the log to its border. True if that was done; else writers that are stopped are told why not.
+    fn pad(&self, store: &Store) -> bool {
+        let failed = store.pad_to_border().err();
+        if let Some(error @ Error::Poisoned { .. }) = &failed {
+            store.poison(error);
+        }
+        let mut state = self.state.lock();
+        let was_told = state.pad_failed.is_some();
+        state.pad_failed = failed;
+        if state.pad_failed.is_some() && !was_told {
+            state.epoch += 1;
+            self.progress.notify_all();
+        }
+        state.pad_failed.is_none()
     }
 
     /// Waits until something changes after `seen`. True if it is time to go.

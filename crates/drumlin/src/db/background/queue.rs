@@ -20,13 +20,14 @@ use std::time::Duration;
 
 use crossbeam_epoch as epoch;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::key::Lsn;
 use crate::layout::{self, CompactionPlan, Running};
 use crate::version::KeyspaceId;
 
 use super::super::keyspace::KeyspaceState;
 use super::super::store::Store;
+use super::super::superversion::Generation;
 use super::Background;
 use super::failures::{Failures, Work};
 
@@ -45,6 +46,8 @@ pub(crate) struct State {
     /// Goes up with every change that a waiter could wait for.
     pub epoch: u64,
     pub failures: Failures,
+    /// Why the log could not be padded for a flush that is due only then.
+    pub pad_failed: Option<Error>,
 }
 
 impl State {
@@ -142,6 +145,7 @@ impl Background {
             Job::Flush(keyspace) => {
                 state.jobs -= 1;
                 state.flushing.remove(&keyspace.id);
+                state.pad_failed = None;
                 state.note(&keyspace, Work::Flush, outcome, now);
             }
             Job::Compact(keyspace, plan) => {
@@ -176,12 +180,16 @@ impl Background {
 
     /// True if a flush that has not failed can be expected to free memory.
     pub fn may_flush_something(&self, store: &Store) -> bool {
+        let tail = store.sequencer.tail();
         let keyspaces = store.keyspaces.lock().clone();
         let guard = epoch::pin();
         let state = self.state.lock();
-        let frozen =
-            |k: &KeyspaceState| k.current.load(&guard).frozen().iter().any(|g| !g.memtable.is_empty());
-        !state.flushing.is_empty()
+        // What ends beyond the tail waits for a pad.
+        let is_near = |g: &Generation| state.pad_failed.is_none() || g.end() <= tail;
+        let frozen = |k: &KeyspaceState| {
+            k.current.load(&guard).frozen().iter().any(|g| !g.memtable.is_empty() && is_near(g))
+        };
+        state.flushing.iter().any(|k| state.failures.of_flush(*k).is_none())
             || keyspaces.values().any(|k| state.failures.of_flush(k.id).is_none() && frozen(k))
     }
 

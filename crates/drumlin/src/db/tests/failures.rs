@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use super::recovery::{Crash, Expected, Remains, judge};
@@ -19,6 +19,7 @@ use crate::env::{Env, Fault, FaultyFs, FileSystem, MemFs, Operation};
 use crate::error::Error;
 use crate::log;
 use crate::options::{Durability, KeyspaceOptions, Options, WriteOptions};
+use crate::sync::failpoint;
 use crate::version::Manifest;
 
 const DISK: WriteOptions = WriteOptions { durability: Some(Durability::Disk) };
@@ -209,6 +210,38 @@ fn a_store_that_ends_with_its_thread_is_closed_cleanly() {
     let options = scan_options(&identity, &state);
     let log = log::scan(&fs, &Path::new(STORE).join(LOG_DIRECTORY), options).expect("scan");
     assert!(log.clean, "{log:?}");
+}
+
+/// What the test below shows now and then, shown each time.
+#[test]
+fn close_waits_for_a_write_that_is_beyond_its_look_at_the_mark() {
+    const NAME: &str = "overtaken by close";
+    let fs: Arc<dyn FileSystem> = MemFs::new();
+    let db = open(&fs).expect("open");
+    let keyspace = db.keyspace("a", keyspace_options()).expect("keyspace");
+    let (frozen, is_frozen) = mpsc::channel();
+    let (thaw, thawed) = mpsc::channel::<()>();
+    let thawed = std::sync::Mutex::new(thawed);
+    failpoint::set("write::checked", move || {
+        if std::thread::current().name() == Some(NAME) {
+            let _ = frozen.send(());
+            let _ = thawed.lock().expect("one thread").recv_timeout(Duration::from_secs(60));
+        }
+    });
+    let writer = std::thread::Builder::new().name(NAME.into());
+    let writer = writer.spawn(move || keyspace.put("k", "v")).expect("spawns");
+    is_frozen.recv_timeout(Duration::from_secs(20)).expect("the put passes its look");
+    let (closed, is_closed) = mpsc::channel();
+    let closer = std::thread::spawn(move || closed.send(db.close()));
+    assert!(is_closed.recv_timeout(Duration::from_millis(300)).is_err(), "the write is under way");
+    drop(thaw);
+    let put = writer.join().expect("no panic");
+    failpoint::clear("write::checked");
+    is_closed.recv_timeout(Duration::from_secs(20)).expect("close goes on").expect("close");
+    closer.join().expect("no panic").expect("received");
+    let db = open(&fs).expect("open again");
+    let found = db.open_keyspace("a").expect("keyspace").get("k").expect("get");
+    assert!(put.is_ok() && found.as_deref() == Some(b"v"), "{put:?}");
 }
 
 /// Regression: a write that was under way while another handle closed the store could go behind the

@@ -11,6 +11,7 @@ mod lost;
 mod recovery;
 mod rot;
 mod starving;
+mod stopped;
 mod workload;
 mod writers;
 
