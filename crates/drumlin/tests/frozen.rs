@@ -57,6 +57,7 @@ const POINTS: &[(&str, &[Operation], Stage)] = &[
     ("update::decided", &[Update], Before),
     ("write::reserved", &[Put, Update], Before),
     ("write::locked", &[Put, Update], Before),
+    ("write::checked", &[Put, Update], Before),
     ("batch::locked", &[Batch, DeleteRange], Before),
     ("write::announced", &[Put, Update, Batch], Announced),
     ("write::drawn", &[Put, Update, Batch], Hidden),
