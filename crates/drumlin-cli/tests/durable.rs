@@ -93,13 +93,7 @@ fn promises_survive_sigkill_in_the_middle_of_a_load() {
 /// Sends a signal to a `load` that has put what it was given, and waits for more.
 fn signalled(signal: Signal, format: &[&str], text: &str, durable: u64) -> Said {
     let store = Store::new();
-    let mut child = store
-        .command(["load", "-", "--json", "--format"].iter().chain(format))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child = store.start(["load", "-", "--json", "--format"].iter().chain(format));
     // Kept open: it is the waiting that the signal must end.
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all(text.as_bytes()).unwrap();

@@ -122,15 +122,15 @@ impl Store {
         self.command(args).output().unwrap().into()
     }
 
+    /// Starts the program on this store; the test has all its ends.
+    pub fn start<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Child {
+        let mut command = self.command(args);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+
     /// Runs the program on this store with something on its standard input.
     pub fn feed<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>, input: impl AsRef<[u8]>) -> Said {
-        let mut child = self
-            .command(args)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child = self.start(args);
         let mut stdin = child.stdin.take().unwrap();
         let input = input.as_ref().to_vec();
         let feeder = std::thread::spawn(move || drop(stdin.write_all(&input)));
