@@ -2,12 +2,13 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a test is outside the engine")]
 
+use std::path::Path;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use drumlin::env::{Env, MemFs};
-use drumlin::sync::failpoint;
-use drumlin::{Db, Error, Options};
+use drumlin::env::{Env, FileSystem, MemFs};
+use drumlin::failpoint;
+use drumlin::{Db, Error, Keyspace, KeyspaceOptions, Options};
 
 fn open(fs: &std::sync::Arc<MemFs>) -> Db {
     let options = Options { memory_bytes: 8 << 20, ..Options::default() };
@@ -116,4 +117,57 @@ fn keyspaces_come_and_go_while_others_write_and_flush() {
     assert_eq!(db.keyspaces(), ["steady"]);
     assert_eq!(steady.iter().unwrap().count(), 600);
     db.close().unwrap();
+}
+
+/// A store whose keyspace has two tables at level 0: one of the keys a…, one of the keys b…; and their paths, in this order.
+fn two_tables(fs: &std::sync::Arc<MemFs>) -> (Keyspace, Vec<std::path::PathBuf>) {
+    let db = open(fs);
+    let keyspace = db.keyspace("k", KeyspaceOptions::default()).unwrap();
+    for first in ["a", "b"] {
+        for number in 0..2_000u64 {
+            // Does not compress: eight bytes spread over each value.
+            let value: Vec<u8> = (0..16u64).flat_map(|n| mix(number * 16 + n).to_le_bytes()).collect();
+            keyspace.put(format!("{first}{number:04}"), value).unwrap();
+        }
+        db.flush().unwrap();
+    }
+    let mut tables: Vec<_> = fs.list(Path::new("/store")).unwrap().into_iter().map(|e| e.name).collect();
+    tables.retain(|name| name.ends_with(".tbl"));
+    tables.sort();
+    assert_eq!(tables.len(), 2, "{tables:?}");
+    (keyspace, tables.into_iter().map(|name| Path::new("/store").join(name)).collect())
+}
+
+fn mix(n: u64) -> u64 {
+    let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb)
+}
+
+#[test]
+fn a_scan_leaves_tables_outside_its_range_alone() {
+    let fs = MemFs::new();
+    let (keyspace, tables) = two_tables(&fs);
+    fs.remove(&tables[1]).unwrap();
+    assert_eq!(keyspace.prefix("a").unwrap().map(|record| record.unwrap()).count(), 2_000);
+    assert_eq!(keyspace.range(.."b").unwrap().rev().map(|record| record.unwrap()).count(), 2_000);
+    assert!(keyspace.iter().unwrap().any(|record| record.is_err()), "the other table is missed where it is needed");
+}
+
+#[test]
+fn approximate_bytes_are_about_what_a_range_takes() {
+    let fs = MemFs::new();
+    let (keyspace, _) = two_tables(&fs);
+    let table_bytes: u64 = 2_000 * 128;
+    let about = |bytes: u64, wanted: u64| bytes.abs_diff(wanted) <= table_bytes / 10;
+    let all = keyspace.approximate_bytes::<&str>(..).unwrap();
+    assert!(about(all, 2 * table_bytes), "{all}");
+    let first = keyspace.approximate_bytes("a".."b").unwrap();
+    assert!(about(first, table_bytes), "{first}");
+    let quarter = keyspace.approximate_bytes("a0500".."a1000").unwrap();
+    assert!(about(quarter, table_bytes / 4), "{quarter}");
+    let across = keyspace.approximate_bytes("a1000".."b1000").unwrap();
+    assert!(about(across, table_bytes), "{across}");
+    for nothing in [keyspace.approximate_bytes("c"..), keyspace.approximate_bytes("b1".."a1")] {
+        assert_eq!(nothing.unwrap(), 0);
+    }
 }

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use drumlin::options::{Durability, KeyspaceOptions, Options, WriteOptions};
+use drumlin::{Durability, KeyspaceOptions, Options, WriteOptions};
 use drumlin::{Db, Keyspace};
 
 const WRITERS: usize = 4;

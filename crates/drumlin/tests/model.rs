@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use drumlin::env::{Env, MemFs};
 use drumlin::key::{Comparator, ComparatorRef, bytewise};
-use drumlin::options::{Compression, Durability, KeyspaceOptions, Options, WriteOptions};
+use drumlin::{Compression, Durability, KeyspaceOptions, Options, WriteOptions};
 use drumlin::{Cas, Db, Error, Keyspace, Scan, Snapshot};
 
 /// A small generator, so that a failure is repeated by its seed alone.

@@ -229,6 +229,7 @@ impl TableWriter {
     }
 
     /// Versions added so far.
+    #[cfg(test)]
     pub fn entries(&self) -> u64 {
         self.contents.entries
     }
