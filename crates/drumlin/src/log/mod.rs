@@ -82,8 +82,10 @@ use crate::sync::{CachePadded, Condvar, Mutex};
 pub use entry::{EntryParts, EntryView, RecordParts};
 pub use format::Uuid;
 pub use recover::{Mode, ScanOptions, scan};
-pub use recovered::Recovered;
+pub use recovered::{Recovered, SegmentInfo};
 pub use start::LogOptions;
+#[cfg(all(test, not(loom)))]
+pub use start::Prior;
 
 #[cfg(all(test, loom))]
 pub(crate) use format::HEADER_PAGE as SEGMENT_HEAD_BYTES;
@@ -249,7 +251,7 @@ impl Shared {
 
 impl Log {
     /// Why the log takes no more writes, if a failure made it so.
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     pub fn poisoned(&self) -> Option<String> {
         self.shared.state.lock().poisoned.clone()
     }
@@ -274,7 +276,7 @@ impl Log {
     }
 
     /// The first LSN that may still be needed.
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     pub fn floor(&self) -> Lsn {
         self.shared.state.lock().floor
     }

@@ -287,7 +287,7 @@ mod tests {
                             let lsn = set.newest_covering(&Bytewise, &[key as u8], Lsn::MAX, |_, _| true);
                             assert_eq!(lsn, Some(Lsn(key + 1)));
                         }
-                        assert!(set.joined(&Bytewise).len() as u64 >= known);
+                        assert!(set.below(&Bytewise, Lsn::MAX).len() as u64 >= known);
                         if known == u64::from(count) {
                             return;
                         }

@@ -83,11 +83,6 @@ mod imp {
             self.0.notify_all();
             0
         }
-        /// Wakes one who waits.
-        pub fn notify_one(&self) -> bool {
-            self.0.notify_one();
-            true
-        }
         /// Yields, the lock held: nothing model-checked waits this way.
         pub fn wait<T>(&self, _guard: &mut MutexGuard<'_, T>) {
             loom::thread::yield_now();

@@ -151,7 +151,9 @@ impl Levels {
         for table in self.tables().filter(|table| table.meta().overlaps(comparator, start, end, true)) {
             let meta = table.meta();
             let from = match start {
-                Some(start) if comparator.compare(&meta.smallest, start).is_lt() => table.approximate_offset(start)?,
+                Some(start) if comparator.compare(&meta.smallest, start).is_lt() => {
+                    table.approximate_offset(start)?
+                }
                 _ => 0,
             };
             let to = match end {

@@ -233,8 +233,7 @@ fn cursors_of_a_range_leave_out_only_what_lies_outside() {
         for _ in 0..20 {
             let (start, end) = (dice.roll(KEYS), dice.roll(KEYS));
             let (start, end) = (key(start.min(end)), key(start.max(end)));
-            let cursors =
-                store.levels.cursors_in(&bytewise(), Some(&start), Some(&end), CursorOptions::default());
+            let cursors = store.levels.cursors(&bytewise(), Some(&start), Some(&end));
             let mut merge = Merge::new(bytewise(), cursors);
             merge.seek(&start, Lsn::MAX).unwrap();
             let mut walked = Vec::new();

@@ -196,12 +196,6 @@ impl Manifest {
         &self.state
     }
 
-    /// Who the store is.
-    #[cfg(test)]
-    pub fn identity(&self) -> &Identity {
-        &self.identity
-    }
-
     /// Why no more edits are taken, if so.
     pub fn poisoned(&self) -> Option<&str> {
         self.poisoned.as_deref()

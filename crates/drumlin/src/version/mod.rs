@@ -34,9 +34,13 @@ pub use edit::{Change, VersionEdit};
 pub use identity::Identity;
 pub use level_cursor::LevelCursor;
 pub use levels::Levels;
+#[cfg(test)]
+pub use manifest::REWRITE_BYTES_MIN;
 pub use manifest::{Manifest, make_directory};
 pub use orphans::orphans;
 pub use settings::{decode_options, encode_options};
+#[cfg(test)]
+pub use state::Session;
 pub use state::StoreState;
 
 pub(crate) use orphans::is_table_name;
