@@ -1,6 +1,7 @@
 //! What can go wrong, sorted by what the caller can do about it.
 //!
-//! Place: every layer returns [`Result`]; nothing below imports from here but `std`.
+//! Place: of the lowest layer, beside `env` and `sync`, which use it too; every layer returns [`Result`]. Imports nothing
+//! of this crate.
 //! Errors are `Clone + Send + Sync + 'static`, so that one failure can be told to every waiter.
 //! Each message names the thing (file, block, key) and what to do.
 
