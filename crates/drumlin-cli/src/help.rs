@@ -108,10 +108,11 @@ Example:
   drumlin --db my.db verify
 
 Nothing is changed or repaired. Exits 0 if the store is sound, also after an unclean stop; 3 if bytes are wrong, \
-naming file and block. A remark is what you should know although nothing is provably wrong.
+naming file and block; 1 if nothing is wrong but not all could be checked. What is named neither as corrupt nor as not \
+checked is sound. A remark is what you should know although nothing is provably wrong.
 
 With --json: {\"sound\":BOOL,\"files\":N,\"bytes\":N,\"problems\":[{\"file\":...,\"offset\":N or null,\"what\":...},...],\
-\"remarks\":[TEXT,...]}.";
+\"unchecked\":[TEXT,...],\"remarks\":[TEXT,...]}.";
 
 pub const COMPACT: &str = "\
 Example:

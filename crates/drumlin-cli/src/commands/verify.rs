@@ -2,25 +2,19 @@
 //!
 //! 1. A sound store exits 0, also after a process died with it open. Nothing is repaired.
 //! 2. Wrong bytes exit 3; each place is printed with its file and the offset of the block.
-//! 3. A store that is too rotten to open is reported in the same form.
+//! 3. A store that is too rotten to open is reported in the same form: every file is checked that can be by itself.
+//! 4. What could not be checked is told. If that alone keeps the store from being sound, the exit is 1.
 
-use drumlin::{Corruption, Error, VerifyReport};
+use drumlin::{Corruption, Db, Options, VerifyReport};
 
 use crate::args::Args;
 use crate::escape;
 use crate::failure::{Failure, Result};
-use crate::open;
 use crate::output::{self, Output};
 use crate::progress::Watcher;
 
 pub fn run(args: &Args) -> Result<()> {
-    let report = match verify(args) {
-        Ok(report) => report,
-        Err(Failure::Store(Error::Corruption(corruption))) => {
-            VerifyReport { problems: vec![corruption], ..VerifyReport::default() }
-        }
-        Err(failure) => return Err(failure),
-    };
+    let report = verify(args)?;
     let mut out = Output::new();
     if args.json {
         out.bytes(&json(&report))?;
@@ -31,17 +25,29 @@ pub fn run(args: &Args) -> Result<()> {
         for remark in &report.remarks {
             out.line(format_args!("note: {remark}"))?;
         }
-        if report.problems.is_empty() {
+        for unchecked in &report.unchecked {
+            out.line(format_args!("not checked: {unchecked}"))?;
+        }
+        let files = output::plural(report.files as u64, "file");
+        let bytes = output::bytes(report.bytes);
+        if report.is_sound() {
             out.line(format_args!(
-                "sound: the manifest, and every byte of {} of tables and log ({})",
-                output::plural(report.files as u64, "file"),
-                output::bytes(report.bytes)
+                "sound: the manifest, and every byte of {files} of tables and log ({bytes})"
             ))?;
+        } else {
+            let sound = if report.files > 0 { "; the rest of them is sound" } else { "" };
+            out.line(format_args!("checked: {files} of tables and log ({bytes}){sound}"))?;
         }
     }
     out.finish()?;
-    if report.problems.is_empty() {
+    if report.is_sound() {
         return Ok(());
+    }
+    if report.problems.is_empty() {
+        return Err(Failure::Refused(format!(
+            "not all of the store at {} could be checked",
+            args.db().display()
+        )));
     }
     Err(Failure::Corrupt(format!(
         "{} in the store at {}",
@@ -51,9 +57,8 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 fn verify(args: &Args) -> Result<VerifyReport> {
-    let db = open::read(args)?;
     let bar = Watcher::new(args.quiet).bytes("verifying", 0);
-    Ok(db.verify(&mut |progress| {
+    Ok(Db::verify_directory(args.db(), Options::default(), &mut |progress| {
         bar.total(progress.bytes_total);
         bar.at(progress.bytes);
     })?)
@@ -71,7 +76,7 @@ pub fn describe(problem: &Corruption) -> String {
 fn json(report: &VerifyReport) -> Vec<u8> {
     let mut line = format!(
         r#"{{"sound":{},"files":{},"bytes":{},"problems":["#,
-        report.problems.is_empty(),
+        report.is_sound(),
         report.files,
         report.bytes
     )
@@ -86,12 +91,16 @@ fn json(report: &VerifyReport) -> Vec<u8> {
         escape::push_string(&mut line, &problem.what);
         line.push(b'}');
     }
-    line.extend_from_slice(br#"],"remarks":["#);
-    for (at, remark) in report.remarks.iter().enumerate() {
-        line.extend_from_slice(if at > 0 { b"," } else { b"" });
-        escape::push_string(&mut line, remark);
+    line.push(b']');
+    for (name, texts) in [("unchecked", &report.unchecked), ("remarks", &report.remarks)] {
+        line.extend_from_slice(format!(r#","{name}":["#).as_bytes());
+        for (at, text) in texts.iter().enumerate() {
+            line.extend_from_slice(if at > 0 { b"," } else { b"" });
+            escape::push_string(&mut line, text);
+        }
+        line.push(b']');
     }
-    line.extend_from_slice(b"]}\n");
+    line.extend_from_slice(b"}\n");
     line
 }
 
@@ -118,6 +127,7 @@ mod tests {
             files: 2,
             bytes: 9,
             problems: vec![problem(Some(1)), problem(None)],
+            unchecked: vec!["the log: why".into(), "more".into()],
             remarks: vec!["a \"note\"".into()],
         };
         let line = json(&report);
@@ -127,6 +137,7 @@ mod tests {
         assert_eq!(object["problems"][0]["offset"], 1);
         assert_eq!(object["problems"][1]["offset"], serde_json::Value::Null);
         assert_eq!(object["problems"][1]["file"], "/d/00000007-ab.tbl");
+        assert_eq!(object["unchecked"], serde_json::json!(["the log: why", "more"]));
         assert_eq!(object["remarks"][0], "a \"note\"");
     }
 }
