@@ -55,10 +55,10 @@ pub enum Error {
         /// The store's directory.
         path: PathBuf,
     },
-    /// There is no store, keyspace or table of this name.
+    /// There is no store or keyspace of this name.
     #[error("{what} not found: {name}")]
     NotFound {
-        /// "store", "keyspace", ...
+        /// "store" or "keyspace".
         what: &'static str,
         /// The name asked for.
         name: String,
@@ -80,7 +80,7 @@ pub enum Error {
     /// The store is closed, or the keyspace was dropped.
     #[error("{what} is closed")]
     Closed {
-        /// "store" or "keyspace".
+        /// "store" or "keyspace"; "the background job" if a compaction asked for was cut off by the store's close.
         what: &'static str,
     },
 }
