@@ -115,7 +115,7 @@ fn close(store: &Store) -> Result<()> {
     if !store.mark_closed() {
         return Ok(());
     }
-    // Writes that are beyond their look at the mark end here; later ones see it, under their stripe.
+    // Writes that are beyond their look at the mark end here; later ones see it, under their key's lock.
     // What the log is closed with is then all there is.
     drop(store.stripes.lock_all());
     store.background.stop(store);

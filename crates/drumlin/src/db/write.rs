@@ -127,7 +127,7 @@ fn install(
 
     let held = store.stripes.lock(keyspace.hasher.hash(key));
     failpoint::hit("write::locked");
-    // Under the stripe: close sets the mark, then waits for every stripe once.
+    // Under the key's lock: close sets the mark, then waits for every lock once.
     store.check_writable()?;
     failpoint::hit("write::checked");
     if let Some(expected) = expectation {
