@@ -1,6 +1,7 @@
 //! What can go wrong, sorted by what the caller can do about it.
 //!
-//! Place: every layer returns [`Result`]; nothing below imports from here but `std`.
+//! Place: of the lowest layer, beside `env` and `sync`, which use it too; every layer returns [`Result`]. Imports nothing
+//! of this crate.
 //! Errors are `Clone + Send + Sync + 'static`, so that one failure can be told to every waiter.
 //! Each message names the thing (file, block, key) and what to do.
 
@@ -36,7 +37,8 @@ pub enum Error {
         path: PathBuf,
     },
     /// The store stopped taking writes after a failure that retrying cannot mend
-    /// (a failed sync, a failed manifest write). Reads go on; reopen to write again.
+    /// (a failed sync, a failed manifest write). Gets and recent snapshots go on; what
+    /// has to wait for writes in flight may not. Reopen to write again.
     #[error("the store is read-only since an earlier failure: {why}; reopen it after mending the cause")]
     Poisoned {
         /// The first failure.
@@ -54,10 +56,10 @@ pub enum Error {
         /// The store's directory.
         path: PathBuf,
     },
-    /// There is no store, keyspace or table of this name.
+    /// There is no store or keyspace of this name.
     #[error("{what} not found: {name}")]
     NotFound {
-        /// "store", "keyspace", ...
+        /// "store" or "keyspace".
         what: &'static str,
         /// The name asked for.
         name: String,
@@ -79,7 +81,7 @@ pub enum Error {
     /// The store is closed, or the keyspace was dropped.
     #[error("{what} is closed")]
     Closed {
-        /// "store" or "keyspace".
+        /// "store" or "keyspace"; "the background job" if a compaction asked for was cut off by the store's close.
         what: &'static str,
     },
 }

@@ -144,6 +144,22 @@ fn mix(n: u64) -> u64 {
 }
 
 #[test]
+fn a_snapshot_refuses_a_keyspace_of_another_store() {
+    let (one, other) = (open(&MemFs::new()), open(&MemFs::new()));
+    let (own, stranger) =
+        (one.keyspace("k", Default::default()).unwrap(), other.keyspace("k", Default::default()).unwrap());
+    stranger.put("a", "1").unwrap();
+    let snapshot = one.snapshot().unwrap();
+    assert_eq!(snapshot.get(&own, "a").unwrap(), None);
+    let refused =
+        |error: Option<Error>| assert!(matches!(error, Some(Error::InvalidArgument(_))), "{error:?}");
+    refused(snapshot.get(&stranger, "a").err());
+    refused(snapshot.range(&stranger, "a"..).err());
+    refused(snapshot.prefix(&stranger, "a").err());
+    refused(snapshot.iter(&stranger).err());
+}
+
+#[test]
 fn a_scan_leaves_tables_outside_its_range_alone() {
     let fs = MemFs::new();
     let (keyspace, tables) = two_tables(&fs);
