@@ -164,8 +164,7 @@ impl Keyspace {
     pub(crate) fn get_at(&self, key: &[u8], at: Lsn) -> Result<Option<Slice>> {
         self.db.store.check_readable()?;
         self.state.check_open()?;
-        let guard = epoch::pin();
-        let found = lookup(&self.state, self.db.store.sequencer.slots(), &guard, key, at)?;
+        let found = lookup(&self.state, self.db.store.sequencer.slots(), key, at)?;
         // Dropped meanwhile, it may have been found empty.
         self.state.check_open()?;
         Ok(found.value)

@@ -14,12 +14,13 @@
 //! Linearization: a get of latest takes effect when it reads the version it returns (or finds the
 //! key's place empty in the part where it would be).
 
-use crossbeam_epoch::Guard;
+use crossbeam_epoch as epoch;
 
 use crate::commit::Slots;
 use crate::error::Result;
 use crate::key::{Kind, Lsn};
 use crate::memory::MemTable;
+use crate::table::Version;
 
 use super::keyspace::KeyspaceState;
 use super::slice::Slice;
@@ -32,29 +33,35 @@ pub(crate) struct Found {
     pub value: Option<Slice>,
 }
 
-/// Looks `key` up as of `at`.
-pub(crate) fn lookup(
-    keyspace: &KeyspaceState,
-    slots: &Slots,
-    guard: &Guard,
-    key: &[u8],
-    at: Lsn,
-) -> Result<Found> {
+/// Looks `key` up as of `at`. Pins the epoch by itself, and not while it reads files: a device that hangs must not keep
+/// memory from being freed.
+pub(crate) fn lookup(keyspace: &KeyspaceState, slots: &Slots, key: &[u8], at: Lsn) -> Result<Found> {
     let committed = |slot: u32, lsn: Lsn| !slots.is_in_flight(slot, lsn);
-    let superversion = keyspace.current.load(guard);
-    for generation in &superversion.generations {
-        if let Some(found) = in_memtable(&generation.memtable, key, at, committed) {
-            return Ok(found);
-        }
-    }
     let comparator = &*keyspace.options.comparator;
-    let hash = keyspace.hasher.hash(key);
-    Ok(match superversion.levels.get(comparator, key, hash, at)? {
+    let (levels, hash) = {
+        let guard = epoch::pin();
+        let superversion = keyspace.current.load(&guard);
+        for generation in &superversion.generations {
+            if let Some(found) = in_memtable(&generation.memtable, key, at, committed) {
+                return Ok(found);
+            }
+        }
+        let hash = keyspace.hasher.hash(key);
+        if let Some(version) = superversion.levels.get_cached(comparator, key, hash, at, &guard)? {
+            return Ok(in_tables(version));
+        }
+        (superversion.levels.clone(), hash)
+    };
+    Ok(in_tables(levels.get(comparator, key, hash, at)?))
+}
+
+fn in_tables(version: Option<Version>) -> Found {
+    match version {
         None => Found { lsn: Lsn::ZERO, value: None },
         Some(version) => {
             Found { lsn: version.lsn, value: (version.kind == Kind::Put).then(|| Slice::from(version.value)) }
         }
-    })
+    }
 }
 
 /// What one memtable says about `key` as of `at`, if anything.

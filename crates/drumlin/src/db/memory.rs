@@ -10,7 +10,8 @@
 //! Invariants:
 //! 1. A write is let in only while memtables hold less than their share; what is in flight then is all that can go beyond.
 //! 2. Memtables that readers hold after their flush (a scan that is not stepped) do not stop writers for ever: after a
-//!    while the cache gives way to them.
+//!    while the cache gives way to them, up to once more the memtables' share. Beyond that writers wait: a thread that
+//!    stands still within a read or a write keeps all that is replaced meanwhile from being freed.
 //!
 //! Concurrency: sums and thresholds are Relaxed; they order nothing. A write loads two words that change once per block of
 //! an arena. Rules: docs/design/memory.md. Tests: tests/memory.rs.
@@ -134,7 +135,7 @@ impl Memory {
         } else {
             let least = window.least;
             *window = Window { since: now, least: held };
-            least
+            least.min(self.memtable_share)
         };
         self.lent.store(lent, Ordering::Relaxed);
         drop(window);

@@ -29,7 +29,7 @@ use crossbeam_epoch::{self as epoch, Guard};
 use crate::key::Lsn;
 use crate::memory::MemTable;
 use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::version::Levels;
 
 use super::pointer::Pointer;
@@ -42,11 +42,23 @@ pub(crate) struct Generation {
     end: AtomicU64,
     /// Its versions.
     pub memtable: Arc<MemTable>,
+    /// Somebody was told that it has outgrown its limit.
+    told: AtomicBool,
 }
 
 impl Generation {
     pub fn new(start: Lsn, memtable: MemTable) -> Arc<Generation> {
-        Arc::new(Generation { start, end: AtomicU64::new(Lsn::MAX.0), memtable: Arc::new(memtable) })
+        Arc::new(Generation {
+            start,
+            end: AtomicU64::new(Lsn::MAX.0),
+            memtable: Arc::new(memtable),
+            told: AtomicBool::new(false),
+        })
+    }
+
+    /// True for the first who asks.
+    pub fn is_first_to_tell(&self) -> bool {
+        !self.told.load(Ordering::Relaxed) && !self.told.swap(true, Ordering::Relaxed)
     }
 
     /// First LSN beyond it; MAX while writers may still be told to come here.

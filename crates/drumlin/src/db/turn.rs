@@ -19,6 +19,7 @@ use crate::key::Lsn;
 
 use super::keyspace::KeyspaceState;
 use super::store::Store;
+use super::superversion::Generation;
 
 /// A memtable is turned at half of what an arena can hold, whatever the options say.
 const MEMTABLE_BYTES_MAX: usize = 16 << 30;
@@ -35,6 +36,18 @@ impl Store {
             .unwrap_or(usize::MAX)
             .min(self.memory.memtable_share / 2)
             .min(MEMTABLE_BYTES_MAX)
+    }
+
+    /// A version was reserved in `generation`: tells the workers, once, of a memtable that has outgrown its limit and is not
+    /// logged, since no border comes for it.
+    #[inline]
+    pub fn note_growth(&self, keyspace: &KeyspaceState, generation: &Generation) {
+        if !keyspace.options.logged
+            && generation.memtable.bytes() >= self.memtable_limit(keyspace)
+            && generation.is_first_to_tell()
+        {
+            self.background.wake();
+        }
     }
 
     /// Called by the log before the segment that begins at `border` opens: turns the keyspaces whose
@@ -87,7 +100,8 @@ impl Store {
     /// True if padding the log to its next border lets a flush start that is worth it, or brings one nearer: nothing can
     /// be flushed at `tail` and none is, and
     /// - what is frozen ends beyond the tail, and it holds much and memory is short, or has outgrown its limit, or memory is full; or
-    /// - memory is short and nothing is frozen: the border turns the largest memtable.
+    /// - memory is short and nothing is frozen: the border turns the largest memtable; or
+    /// - nothing is frozen, and a memtable that is not logged has outgrown its limit.
     ///
     /// What fails to be flushed counts for neither.
     ///
@@ -104,9 +118,15 @@ impl Store {
             return false;
         }
         if frozen.peek().is_none() {
-            let active: usize = able.iter().map(|k| k.current.load(&guard).active().memtable.bytes()).sum();
+            let actives = able.iter().map(|k| (k, k.current.load(&guard).active().memtable.bytes()));
+            let (mut all, mut is_outgrown) = (0, false);
+            for (keyspace, bytes) in actives {
+                all += bytes;
+                // What is not logged hardly moves the log, so no border comes by itself.
+                is_outgrown |= !keyspace.options.logged && bytes >= self.memtable_limit(keyspace);
+            }
             // Else it is readers who hold the memory, and a border helps nobody.
-            return is_short && active >= self.memory.memtable_share / 4;
+            return is_outgrown || is_short && all >= self.memory.memtable_share / 4;
         }
         let (mut bytes, mut is_outgrown) = (0, false);
         for (keyspace, oldest) in frozen {

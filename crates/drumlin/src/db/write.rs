@@ -123,6 +123,7 @@ fn install(
     let guard = epoch::pin();
     let first = keyspace.current.load(&guard).generation_now(|| store.sequencer.tail());
     let mut node = first.memtable.reserve(key, kind, value);
+    store.note_growth(keyspace, first);
     failpoint::hit("write::reserved");
 
     let held = store.stripes.lock(keyspace.hasher.hash(key));
@@ -185,11 +186,9 @@ pub(crate) fn read_modify_write<T>(
     check_entry(key, &[])?;
     loop {
         let durability = store.admit(keyspace, options)?;
-        let (found, flushed_to) = {
-            let guard = epoch::pin();
-            let flushed_to = keyspace.current.load(&guard).flushed_to;
-            (lookup(keyspace, store.sequencer.slots(), &guard, key, Lsn::MAX)?, flushed_to)
-        };
+        // First: a flush in between is taken for a conflict.
+        let flushed_to = keyspace.current.load(&epoch::pin()).flushed_to;
+        let found = lookup(keyspace, store.sequencer.slots(), key, Lsn::MAX)?;
         let (value, result) = match decide(found.value.as_deref())? {
             Decision::Keep(result) => return Ok(result),
             Decision::Set(value, result) => (value, result),
@@ -238,20 +237,23 @@ pub(crate) fn commit_batch(store: &Store, operations: &[Operation], options: Wri
     let units = if logged { record.units() } else { 1 };
     let room = store.log()?.ensure_room(units)?;
 
-    let guard = epoch::pin();
     let held = if operations.iter().any(|o| o.kind == Kind::RangeDelete) {
         store.stripes.lock_all()
     } else {
         store.stripes.lock_many(operations.iter().map(|o| o.keyspace.hasher.hash(&o.key)))
     };
     failpoint::hit("batch::locked");
+    // Not before: who waits for locks keeps nothing from being freed.
+    let guard = epoch::pin();
     store.check_writable()?;
     let batch = store.sequencer.begin(units);
     drop(room);
     copy_to_log(store, logged, &batch, &record)?;
     let (lsn, slot) = (batch.lsn(), Some(batch.slot_index()));
     for operation in operations {
-        let memtable = &operation.keyspace.current.load(&guard).generation_of(lsn).memtable;
+        let generation = operation.keyspace.current.load(&guard).generation_of(lsn);
+        store.note_growth(&operation.keyspace, generation);
+        let memtable = &generation.memtable;
         if operation.kind == Kind::RangeDelete {
             memtable.publish_range_tombstone(&operation.key, &operation.value, lsn, slot);
         } else {

@@ -5,9 +5,10 @@
 //!
 //! Invariants:
 //! 1. `new` does no I/O. The first read opens the file; a failed opening is tried again next time.
-//! 2. A get whose blocks are cached takes no lock, allocates nothing but what its caller makes of
-//!    the value, and writes nothing shared but cache reference bits and the thread's counters.
-//! 3. No file is read while the epoch is pinned by this module.
+//! 2. A get whose blocks are cached takes no lock, allocates nothing but the value, and writes nothing shared but reference
+//!    bits that are clear and the thread's counters.
+//! 3. No file is read while the epoch is pinned by this module, nor by those who call it: what a device may hold up would
+//!    keep everything that is replaced meanwhile in memory.
 //! 4. The file of an obsolete table is removed after the last handle has gone, and not by who lets go of it: dropping
 //!    a handle frees memory and does nothing else. See `graveyard`.
 //!
@@ -56,9 +57,9 @@ enum Role {
 }
 
 /// What a search came to.
-enum Search<R> {
-    /// The version and what the caller made of it.
-    Found(R),
+enum Search {
+    /// The version.
+    Found(Version),
     /// The table holds no version of the key that the read may see.
     Absent,
     /// A block is not in memory.
@@ -98,66 +99,59 @@ impl TableHandle {
         &self.options
     }
 
-    /// The newest version of `key` with LSN < `at`, deletes included, range tombstones not.
-    /// `hash` is the key's hash under the table's hasher. Without the block in memory: one read; one more for a leaf of the
-    /// index, if it has leaves; and those that open the table, at first use.
-    pub fn get(&self, key: &[u8], hash: u64, at: Lsn) -> Result<Option<Version>> {
-        self.get_with(key, hash, at, |lsn, kind, value| Version { lsn, kind, value: value.to_vec() })
-    }
-
-    /// As `get`, but hands the value to `read` where it lies. Keep `read` short: the epoch is
-    /// pinned meanwhile.
-    pub fn get_with<R>(
+    /// The newest version of `key` with LSN < `at`, deletes included, range tombstones not, if that can be told from what is
+    /// in memory; `None` if a block has to be read. `hash` is the key's hash under the table's hasher.
+    pub fn get_cached(
         &self,
         key: &[u8],
         hash: u64,
         at: Lsn,
-        read: impl FnOnce(Lsn, Kind, &[u8]) -> R,
-    ) -> Result<Option<R>> {
-        let oldest = self.meta.global_version.unwrap_or(self.meta.min_lsn);
-        if oldest >= at || self.meta.entries == 0 {
+        guard: &Guard,
+    ) -> Result<Option<Option<Version>>> {
+        if self.has_nothing_below(at) {
+            return Ok(Some(None));
+        }
+        let Some(resident) = self.resident.load(guard) else { return Ok(None) };
+        self.mark_used();
+        let cached = |place: Place, _| {
+            let found = self.shelf.cache.get(self.meta.id.0, place.offset, guard);
+            Ok(found.map(|block| &**block))
+        };
+        Ok(match self.search(resident, key, hash, at, cached)? {
+            Search::Found(version) => Some(Some(version)),
+            Search::Absent => Some(None),
+            Search::Miss | Search::Skip => None,
+        })
+    }
+
+    /// As `get_cached`, but reads the blocks that are not in memory: one, and another one if the index has leaves. That may
+    /// take long, so the epoch must not be pinned meanwhile.
+    pub fn get(&self, key: &[u8], hash: u64, at: Lsn) -> Result<Option<Version>> {
+        if self.has_nothing_below(at) {
             return Ok(None);
         }
-        let mut read = Some(read);
-        let found = {
-            let guard = crossbeam_epoch::pin();
-            match self.resident.load(&guard) {
-                Some(resident) => {
-                    self.mark_used();
-                    let cached = |place: Place, _| {
-                        let found = self.shelf.cache.get(self.meta.id.0, place.offset, &guard);
-                        Ok(found.map(|block| &**block))
-                    };
-                    self.search(resident, key, hash, at, cached, &mut read)?
-                }
-                None => Search::Miss,
-            }
-        };
-        let found = match found {
-            Search::Miss => {
-                let resident = self.resident()?;
-                let fetch = |place, role| self.fetch(&resident, place, role, true).map(Some);
-                self.search(&resident, key, hash, at, fetch, &mut read)?
-            }
-            found => found,
-        };
-        match found {
-            Search::Found(result) => Ok(Some(result)),
+        let resident = self.resident()?;
+        let fetch = |place, role| self.fetch(&resident, place, role).map(Some);
+        match self.search(&resident, key, hash, at, fetch)? {
+            Search::Found(version) => Ok(Some(version)),
             Search::Absent | Search::Miss => Ok(None),
-            Search::Skip => self.get_behind_unknown(key, at, read),
+            Search::Skip => self.get_behind_unknown(key, at),
         }
     }
 
+    fn has_nothing_below(&self, at: Lsn) -> bool {
+        self.meta.global_version.unwrap_or(self.meta.min_lsn) >= at || self.meta.entries == 0
+    }
+
     #[inline]
-    fn search<B: Deref<Target = [u8]>, R, F: FnOnce(Lsn, Kind, &[u8]) -> R>(
+    fn search<B: Deref<Target = [u8]>>(
         &self,
         resident: &Resident,
         key: &[u8],
         hash: u64,
         at: Lsn,
         fetch: impl Fn(Place, Role) -> Result<Option<B>>,
-        read: &mut Option<F>,
-    ) -> Result<Search<R>> {
+    ) -> Result<Search> {
         if !resident.may_contain(hash) {
             return Ok(Search::Absent);
         }
@@ -182,25 +176,20 @@ impl TableHandle {
         let entry = Block::parse(&block).and_then(|block| block.find(order, key, newest));
         let Some(entry) = entry.map_err(resident.malformed(place))? else { return Ok(Search::Absent) };
         let Some(kind) = known_kind(entry.kind, resident, place)? else { return Ok(Search::Skip) };
-        let read = read.take().expect("a search reads at most one value");
-        Ok(Search::Found(read(self.meta.global_version.unwrap_or(entry.lsn), kind, entry.value)))
+        let lsn = self.meta.global_version.unwrap_or(entry.lsn);
+        Ok(Search::Found(Version { lsn, kind, value: entry.value.to_vec() }))
     }
 
     /// The rare end of a get: the version found is of a kind that may be skipped.
     #[cold]
-    fn get_behind_unknown<R>(
-        &self,
-        key: &[u8],
-        at: Lsn,
-        read: Option<impl FnOnce(Lsn, Kind, &[u8]) -> R>,
-    ) -> Result<Option<R>> {
+    fn get_behind_unknown(&self, key: &[u8], at: Lsn) -> Result<Option<Version>> {
         let options = CursorOptions { fill_cache: true, readahead_bytes: 0 };
         let mut cursor = TableCursor::on_resident(self, self.resident()?, options);
         cursor.seek(key, Lsn(at.0.saturating_sub(1)))?;
         if !cursor.valid() || self.options.comparator.compare(cursor.key(), key).is_ne() {
             return Ok(None);
         }
-        Ok(read.map(|read| read(cursor.lsn(), cursor.kind(), cursor.value())))
+        Ok(Some(Version { lsn: cursor.lsn(), kind: cursor.kind(), value: cursor.value().to_vec() }))
     }
 
     /// The range tombstones. No I/O if there are none.
@@ -241,7 +230,7 @@ impl TableHandle {
         } else {
             for n in 0..root.len() {
                 let place = root.place(n).map_err(&root_malformed)?;
-                let leaf = self.fetch(&resident, place, Role::Leaf, true)?;
+                let leaf = self.fetch(&resident, place, Role::Leaf)?;
                 let leaf = Index::parse(&leaf).map_err(resident.malformed(place))?;
                 let share = parts.div_ceil(root.len());
                 for m in 1..=share {
@@ -269,7 +258,7 @@ impl TableHandle {
             return Ok(resident.data_end());
         };
         if resident.has_leaves() {
-            let leaf = self.fetch(&resident, place, Role::Leaf, true)?;
+            let leaf = self.fetch(&resident, place, Role::Leaf)?;
             let found =
                 Index::parse(&leaf).and_then(|leaf| find(&leaf)).map_err(resident.malformed(place))?;
             place = found.unwrap_or(place);
@@ -277,21 +266,22 @@ impl TableHandle {
         Ok(place.offset)
     }
 
-    /// The newest range tombstone with LSN < `at` that covers `key`. No I/O if there is none or the table is open; counts
-    /// no reference up.
+    /// The newest range tombstone with LSN < `at` that covers `key`. No I/O if there is none or the table is open.
     pub fn newest_covering(&self, key: &[u8], at: Lsn) -> Result<Option<Lsn>> {
+        if let Some(known) = self.newest_covering_cached(key, at, &crossbeam_epoch::pin()) {
+            return Ok(known);
+        }
+        Ok(self.resident()?.tombstones.newest_covering(&*self.options.comparator, key, at))
+    }
+
+    /// The same, counting no reference up; `None` if the table has to be opened for it.
+    pub fn newest_covering_cached(&self, key: &[u8], at: Lsn, guard: &Guard) -> Option<Option<Lsn>> {
         if self.meta.range_tombstones == 0 {
-            return Ok(None);
+            return Some(None);
         }
-        let comparator = &*self.options.comparator;
-        {
-            let guard = crossbeam_epoch::pin();
-            if let Some(resident) = self.resident.load(&guard) {
-                self.mark_used();
-                return Ok(resident.tombstones.newest_covering(comparator, key, at));
-            }
-        }
-        Ok(self.resident()?.tombstones.newest_covering(comparator, key, at))
+        let resident = self.resident.load(guard)?;
+        self.mark_used();
+        Some(resident.tombstones.newest_covering(&*self.options.comparator, key, at))
     }
 
     /// Bytes that the open table keeps in memory apart from cached blocks; 0 while it is not open.
@@ -365,11 +355,11 @@ impl TableHandle {
 
     /// An index block from the cache or the file.
     pub(super) fn leaf(&self, resident: &Resident, place: Place) -> Result<Arc<[u8]>> {
-        self.fetch(resident, place, Role::Leaf, true)
+        self.fetch(resident, place, Role::Leaf)
     }
 
     /// A block from the cache or the file, after a look that was counted.
-    fn fetch(&self, resident: &Resident, place: Place, role: Role, fill: bool) -> Result<Arc<[u8]>> {
+    fn fetch(&self, resident: &Resident, place: Place, role: Role) -> Result<Arc<[u8]>> {
         {
             let guard = crossbeam_epoch::pin();
             if let Some(block) = self.shelf.cache.peek(self.meta.id.0, place.offset, &guard) {
@@ -380,9 +370,7 @@ impl TableHandle {
             Role::Leaf => resident.read_leaf(place, &self.options)?,
             Role::Data => resident.read(place)?,
         };
-        if fill {
-            self.keep(place, &block);
-        }
+        self.keep(place, &block);
         Ok(block)
     }
 }

@@ -22,6 +22,8 @@ use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
+use crossbeam_epoch::Guard;
+
 use crate::error::Result;
 use crate::iter::{Cursor, Tombstones};
 use crate::key::{Comparator, ComparatorRef, Kind, Lsn};
@@ -90,7 +92,8 @@ impl Levels {
     }
 
     /// The newest version of `key` below `at`: a put, or a delete (also for a key that a range
-    /// tombstone hides; it carries the tombstone's LSN). `None` if no table knows the key.
+    /// tombstone hides; it carries the tombstone's LSN). `None` if no table knows the key. May read files, so the epoch must
+    /// not be pinned.
     pub fn get(
         &self,
         comparator: &dyn Comparator,
@@ -98,6 +101,38 @@ impl Levels {
         hash: u64,
         at: Lsn,
     ) -> Result<Option<Version>> {
+        let ask = |table: &TableHandle| {
+            let version = table.get(key, hash, at)?;
+            let covering = table.newest_covering(key, at)?;
+            Ok(Some(newer(version, covering)))
+        };
+        Ok(self.search(comparator, key, ask)?.flatten())
+    }
+
+    /// As [`Levels::get`], from what is in memory; `None` if that does not tell.
+    pub fn get_cached(
+        &self,
+        comparator: &dyn Comparator,
+        key: &[u8],
+        hash: u64,
+        at: Lsn,
+        guard: &Guard,
+    ) -> Result<Option<Option<Version>>> {
+        self.search(comparator, key, |table| {
+            let Some(version) = table.get_cached(key, hash, at, guard)? else { return Ok(None) };
+            let Some(covering) = table.newest_covering_cached(key, at, guard) else { return Ok(None) };
+            Ok(Some(newer(version, covering)))
+        })
+    }
+
+    /// Asks the tables that may know the key, newest first, until one has a version, or `None`: it cannot tell.
+    #[inline]
+    fn search(
+        &self,
+        comparator: &dyn Comparator,
+        key: &[u8],
+        ask: impl Fn(&TableHandle) -> Result<Option<Option<Version>>>,
+    ) -> Result<Option<Option<Version>>> {
         for (number, tables) in self.levels.iter().enumerate() {
             let candidates: &[Arc<TableHandle>] = if number == 0 {
                 tables
@@ -106,12 +141,13 @@ impl Levels {
                 &tables[first..tables.len().min(first + 1)]
             };
             for table in candidates.iter().filter(|t| t.meta().covers(comparator, key)) {
-                if let Some(version) = get_in(table, key, hash, at)? {
-                    return Ok(Some(version));
+                match ask(table)? {
+                    Some(None) => {}
+                    decided => return Ok(decided),
                 }
             }
         }
-        Ok(None)
+        Ok(Some(None))
     }
 
     /// One cursor per table of level 0, newest first, and one per deeper level, for scans; without the tables and levels
@@ -217,15 +253,14 @@ fn sorted(comparator: &dyn Comparator, level: usize, mut tables: Vec<Arc<TableHa
     tables.into()
 }
 
-fn get_in(table: &TableHandle, key: &[u8], hash: u64, at: Lsn) -> Result<Option<Version>> {
-    let version = table.get(key, hash, at)?;
-    if table.meta().range_tombstones > 0
-        && let Some(lsn) = table.newest_covering(key, at)?
-        && version.as_ref().is_none_or(|v| v.lsn < lsn)
-    {
-        return Ok(Some(Version { lsn, kind: Kind::Delete, value: Vec::new() }));
+/// A version, or the deletion that a range tombstone above it makes.
+fn newer(version: Option<Version>, covering: Option<Lsn>) -> Option<Version> {
+    match covering {
+        Some(lsn) if version.as_ref().is_none_or(|v| v.lsn < lsn) => {
+            Some(Version { lsn, kind: Kind::Delete, value: Vec::new() })
+        }
+        _ => version,
     }
-    Ok(version)
 }
 
 impl fmt::Display for Levels {

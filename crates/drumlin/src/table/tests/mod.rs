@@ -83,5 +83,9 @@ fn open(fs: &Arc<MemFs>, meta: &TableMeta, options: &TableOptions, cache_bytes: 
 }
 
 fn get(table: &TableHandle, key: &[u8], at: u64) -> Result<Option<Version>> {
-    table.get(key, table.options().hasher.hash(key), Lsn(at))
+    let hash = table.options().hasher.hash(key);
+    let known = table.get_cached(key, hash, Lsn(at), &crossbeam_epoch::pin())?;
+    let read = table.get(key, hash, Lsn(at))?;
+    assert!(known.is_none_or(|known| known == read), "what is cached and what is read agree");
+    Ok(read)
 }
