@@ -12,8 +12,8 @@ Examples:
 Exit codes: 0 done; 1 failed, absent or not swapped; 2 wrong usage; 3 stored bytes are wrong; 130 interrupted.
 
 With --json, results are JSON on standard output (`drumlin CMD --help` tells the fields), and an error is one \
-line on standard error: {\"error\":TEXT,\"kind\":WORD}; so is a note of what was passed over: {\"note\":TEXT}. Text that is not UTF-8 stands in hexadecimal under the \
-same name with _hex: {\"key_hex\":\"ff00\"}.";
+line on standard error: {\"error\":TEXT,\"kind\":WORD}; so is a note of what was \
+passed over: {\"note\":TEXT}. Text that is not UTF-8 stands in hexadecimal under the same name with _hex: {\"key_hex\":\"ff00\"}.";
 
 pub const LOAD: &str = "\
 Example:
@@ -116,10 +116,12 @@ Example:
   drumlin --db my.db verify
 
 Nothing is changed or repaired. Exits 0 if the store is sound, also after an unclean stop; 3 if bytes are wrong, \
-naming file and block. The counts are those of `stats`: ballast holds nothing to verify. A remark is what you should know although nothing is provably wrong.
+naming file and block; 1 if nothing is wrong but not all could be checked. What is named neither as corrupt nor as not \
+checked is sound. Files are counted as by `stats`; ballast holds nothing to check. A remark is what you \
+should know although nothing is provably wrong.
 
-With --json: {\"sound\":BOOL,\"tables\":N,\"table_bytes\":N,\"log_files\":N,\"log_bytes\":N,\"problems\":[{\"file\":...,\"offset\":N or null,\"what\":...},...],\
-\"remarks\":[TEXT,...]}.";
+With --json: {\"sound\":BOOL,\"files\":N,\"tables\":N,\"log_files\":N,\"bytes\":N,\"problems\":[{\"file\":...,\
+\"offset\":N or null,\"what\":...},...],\"unchecked\":[TEXT,...],\"remarks\":[TEXT,...]}.";
 
 pub const COMPACT: &str = "\
 Example:

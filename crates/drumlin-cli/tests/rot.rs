@@ -127,6 +127,32 @@ fn a_file_that_is_gone_is_named_and_exits_3() {
     }
 }
 
+/// Regression: the place at which opening ended was all that was told, and what it said of files and bytes was 0.
+#[test]
+fn a_store_that_cannot_be_opened_has_all_its_corrupt_files_named() {
+    let store = Store::loaded(20_000);
+    store.run(["compact"]).ok();
+    let names = store.files().into_keys().filter_map(|path| Some(path.file_name()?.to_str()?.to_string()));
+    let manifest = names.into_iter().find(|name| name.starts_with("MANIFEST-")).unwrap();
+    let files = [store.rot(".tbl").unwrap(), store.rot(&manifest).unwrap()];
+    let said = store.run(["verify"]).fails(3);
+    for file in &files {
+        let named = said.text().lines().any(|line| line.starts_with("corrupt: ") && line.contains(file));
+        assert!(named, "{file}: {said:?}");
+    }
+    let told = |start: &str| said.text().lines().any(|line| line.starts_with(start));
+    assert!(told("not checked: the manifest") && told("checked: ") && !told("sound"), "{said:?}");
+    assert!(said.err.contains("2 corrupt places"), "{said:?}");
+    let said = store.run(["--json", "verify"]).fails(3);
+    let report: serde_json::Value = serde_json::from_slice(&said.out).unwrap();
+    assert_eq!((&report["sound"], report["problems"].as_array().unwrap().len()), (&false.into(), 2));
+    assert!(
+        report["files"].as_u64().unwrap() >= 2 && report["bytes"].as_u64().unwrap() > 100_000,
+        "{report}"
+    );
+    assert!(report["unchecked"][0].as_str().unwrap().contains("manifest"), "{report}");
+}
+
 /// A store in which merges are small and frequent, with one table in which a bit is flipped. Gives that table's name.
 fn busy_and_rotten(store: &Store) -> String {
     let options = drumlin::Options { segment_bytes: 64 << 10, ..Default::default() };

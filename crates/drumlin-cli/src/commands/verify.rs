@@ -2,31 +2,29 @@
 //!
 //! 1. A sound store exits 0, also after a process died with it open. Nothing is repaired.
 //! 2. Wrong bytes exit 3; each place is printed with its file and the offset of the block.
-//! 3. A store that is too rotten to open is reported in the same form.
-//! 4. Tables and log are counted apart, as `stats` counts them. The bar goes over the tables alone: how much of the
-//!    log there is to read is known only when it has been read.
+//! 3. A store that is too rotten to open is reported in the same form: every file is checked that can be by itself.
+//! 4. What could not be checked is told. If that alone keeps the store from being sound, the exit is 1.
+//! 5. Tables and log files are counted apart, as `stats` counts them. The bar goes over the tables alone: how much of
+//!    the log there is to read is known only when it has been read.
 
-use drumlin::{Corruption, Error, LevelStats, VerifyReport};
+use std::collections::BTreeSet;
+
+use drumlin::{Corruption, Db, Options, VerifyReport};
 
 use crate::args::Args;
 use crate::escape;
 use crate::failure::{Failure, Result};
-use crate::figures;
-use crate::open;
 use crate::output::{self, Output};
 use crate::progress::Watcher;
 
+/// What a table's name ends with.
+const TABLE: &str = "tbl";
+
 pub fn run(args: &Args) -> Result<()> {
-    let (report, read) = match verify(args) {
-        Ok(verified) => verified,
-        Err(Failure::Store(Error::Corruption(corruption))) => {
-            (VerifyReport { problems: vec![corruption], ..VerifyReport::default() }, Read::default())
-        }
-        Err(failure) => return Err(failure),
-    };
+    let (report, tables) = verify(args)?;
     let mut out = Output::new();
     if args.json {
-        out.bytes(&json(&report, read))?;
+        out.bytes(&json(&report, tables))?;
     } else {
         for problem in &report.problems {
             out.line(describe(problem))?;
@@ -34,13 +32,27 @@ pub fn run(args: &Args) -> Result<()> {
         for remark in &report.remarks {
             out.line(format_args!("note: {remark}"))?;
         }
-        if report.problems.is_empty() {
-            out.line(format_args!("sound: every byte of {}", read.words()))?;
+        for unchecked in &report.unchecked {
+            out.line(format_args!("not checked: {unchecked}"))?;
+        }
+        let files = count(&report, tables);
+        let bytes = output::bytes(report.bytes);
+        if report.is_sound() {
+            out.line(format_args!("sound: the manifest, and every byte of {files} ({bytes})"))?;
+        } else {
+            let sound = if report.files > 0 { "; the rest of them is sound" } else { "" };
+            out.line(format_args!("checked: {files} ({bytes}){sound}"))?;
         }
     }
     out.finish()?;
-    if report.problems.is_empty() {
+    if report.is_sound() {
         return Ok(());
+    }
+    if report.problems.is_empty() {
+        return Err(Failure::Refused(format!(
+            "not all of the store at {} could be checked",
+            args.db().display()
+        )));
     }
     Err(Failure::Corrupt(format!(
         "{} in the store at {}",
@@ -49,49 +61,25 @@ pub fn run(args: &Args) -> Result<()> {
     )))
 }
 
-fn verify(args: &Args) -> Result<(VerifyReport, Read)> {
-    let db = open::read(args)?;
-    let tables = figures::tables(db.stats().keyspaces.iter());
+/// What was found, and how many of the files are tables.
+fn verify(args: &Args) -> Result<(VerifyReport, usize)> {
     let bar = Watcher::new(args.quiet).bytes("verifying", 0);
     bar.say("of tables".into());
-    let report = db.verify(&mut |progress| {
+    let mut tables = BTreeSet::new();
+    let report = Db::verify_directory(args.db(), Options::default(), &mut |progress| {
         bar.total(progress.bytes_total);
         bar.at(progress.bytes);
+        if !tables.contains(&progress.file) && progress.file.extension().is_some_and(|end| end == TABLE) {
+            tables.insert(progress.file.clone());
+        }
     })?;
-    let read = Read::of(&report, &tables);
-    Ok((report, read))
+    Ok((report, tables.len()))
 }
 
-/// What was read, by kind.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Read {
-    tables: u64,
-    table_bytes: u64,
-    log_files: u64,
-    log_bytes: u64,
-}
-
-impl Read {
-    /// Takes what a report counts apart; `tables` are those of the store.
-    pub fn of(report: &VerifyReport, tables: &LevelStats) -> Self {
-        Read {
-            tables: tables.tables as u64,
-            table_bytes: tables.bytes,
-            log_files: (report.files as u64).saturating_sub(tables.tables as u64),
-            log_bytes: report.bytes.saturating_sub(tables.bytes),
-        }
-    }
-
-    /// For people.
-    pub fn words(&self) -> String {
-        let (tables, table_bytes) = (output::plural(self.tables, "table"), output::bytes(self.table_bytes));
-        let (files, bytes) = (output::plural(self.log_files, "log file"), output::bytes(self.log_bytes));
-        match self.log_files {
-            // A store that is being written: its log is not at rest, and was not read.
-            0 => format!("the manifest and {tables} ({table_bytes})"),
-            _ => format!("the manifest, {tables} ({table_bytes}) and {files} ({bytes})"),
-        }
-    }
+/// The files that were read, for people.
+fn count(report: &VerifyReport, tables: usize) -> String {
+    let log_files = report.files.saturating_sub(tables) as u64;
+    format!("{} and {}", output::plural(tables as u64, "table"), output::plural(log_files, "log file"))
 }
 
 /// One wrong place: file, block, and what is wrong.
@@ -103,14 +91,13 @@ pub fn describe(problem: &Corruption) -> String {
     format!("corrupt: {}{place}: {}", problem.path.display(), problem.what)
 }
 
-fn json(report: &VerifyReport, read: Read) -> Vec<u8> {
+fn json(report: &VerifyReport, tables: usize) -> Vec<u8> {
     let mut line = format!(
-        r#"{{"sound":{},"tables":{},"table_bytes":{},"log_files":{},"log_bytes":{},"problems":["#,
-        report.problems.is_empty(),
-        read.tables,
-        read.table_bytes,
-        read.log_files,
-        read.log_bytes
+        r#"{{"sound":{},"files":{},"tables":{tables},"log_files":{},"bytes":{},"problems":["#,
+        report.is_sound(),
+        report.files,
+        report.files.saturating_sub(tables),
+        report.bytes
     )
     .into_bytes();
     for (at, problem) in report.problems.iter().enumerate() {
@@ -123,12 +110,16 @@ fn json(report: &VerifyReport, read: Read) -> Vec<u8> {
         escape::push_string(&mut line, &problem.what);
         line.push(b'}');
     }
-    line.extend_from_slice(br#"],"remarks":["#);
-    for (at, remark) in report.remarks.iter().enumerate() {
-        line.extend_from_slice(if at > 0 { b"," } else { b"" });
-        escape::push_string(&mut line, remark);
+    line.push(b']');
+    for (name, texts) in [("unchecked", &report.unchecked), ("remarks", &report.remarks)] {
+        line.extend_from_slice(format!(r#","{name}":["#).as_bytes());
+        for (at, text) in texts.iter().enumerate() {
+            line.extend_from_slice(if at > 0 { b"," } else { b"" });
+            escape::push_string(&mut line, text);
+        }
+        line.push(b']');
     }
-    line.extend_from_slice(b"]}\n");
+    line.extend_from_slice(b"}\n");
     line
 }
 
@@ -155,18 +146,21 @@ mod tests {
             files: 2,
             bytes: 9,
             problems: vec![problem(Some(1)), problem(None)],
+            unchecked: vec!["the log: why".into(), "more".into()],
             remarks: vec!["a \"note\"".into()],
         };
-        let read = Read::of(&report, &LevelStats { tables: 1, bytes: 5, entries: 7 });
-        let line = json(&report, read);
+        let line = json(&report, 1);
         assert_eq!(line.iter().filter(|b| **b == b'\n').count(), 1);
         let object: serde_json::Value = serde_json::from_slice(&line).unwrap();
         assert_eq!(object["sound"], false);
-        assert_eq!((&object["tables"], &object["table_bytes"]), (&1.into(), &5.into()));
-        assert_eq!((&object["log_files"], &object["log_bytes"]), (&1.into(), &4.into()));
+        assert_eq!(
+            (&object["files"], &object["tables"], &object["log_files"]),
+            (&2.into(), &1.into(), &1.into())
+        );
         assert_eq!(object["problems"][0]["offset"], 1);
         assert_eq!(object["problems"][1]["offset"], serde_json::Value::Null);
         assert_eq!(object["problems"][1]["file"], "/d/00000007-ab.tbl");
+        assert_eq!(object["unchecked"], serde_json::json!(["the log: why", "more"]));
         assert_eq!(object["remarks"][0], "a \"note\"");
     }
 }

@@ -17,8 +17,6 @@ pub fn walk(tour: &mut Tour<'_>, db: &Db) -> Result<()> {
     db.wait_for_idle()?;
     let bar = tour.watcher.bytes("verifying", 0);
     let began = Instant::now();
-    bar.say("of tables".into());
-    let tables = figures::tables(db.stats().keyspaces.iter());
     let report = db.verify(&mut |progress| {
         bar.total(progress.bytes_total);
         bar.at(progress.bytes);
@@ -35,8 +33,9 @@ pub fn walk(tour: &mut Tour<'_>, db: &Db) -> Result<()> {
     }
     tour.say.check(report.files > 0 && report.bytes > 0, || "verify read nothing".into())?;
     tour.say.line(format_args!(
-        "  {}, in {:.2} s: sound",
-        verify::Read::of(&report, &tables).words(),
+        "  the manifest, and every byte of {} ({}), in {:.2} s: sound",
+        output::plural(report.files as u64, "table"),
+        output::bytes(report.bytes),
         began.elapsed().as_secs_f64()
     ))?;
     tour.say.figure("files", report.files as u64);

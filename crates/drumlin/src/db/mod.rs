@@ -278,9 +278,22 @@ impl Db {
         self.store.wait_for_idle()
     }
 
-    /// Reads every byte of every table and checks it. Long work; reports as it goes.
+    /// Reads every byte of every table, and of the log if the store is open read-only, and checks it. Long work; reports
+    /// as it goes. A corrupt place does not end it: what the report does not name is sound.
     pub fn verify(&self, on_progress: &mut dyn FnMut(&VerifyProgress)) -> Result<VerifyReport> {
         verify::verify(&self.store, on_progress)
+    }
+
+    /// As [`Db::verify`], and also for a store that is too corrupt to be opened: then every file is checked that can be
+    /// checked by itself, and [`VerifyReport::unchecked`] says what could not be. Nothing is changed or repaired.
+    ///
+    /// Errors: as [`Db::open`], but for corruption.
+    pub fn verify_directory(
+        directory: impl AsRef<Path>,
+        options: Options,
+        on_progress: &mut dyn FnMut(&VerifyProgress),
+    ) -> Result<VerifyReport> {
+        verify::verify_directory(Env::real(), directory.as_ref(), options, on_progress)
     }
 
     /// What the store holds and does, in figures.

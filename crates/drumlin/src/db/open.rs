@@ -21,7 +21,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use crossbeam_epoch as epoch;
 
 use crate::commit::Sequencer;
-use crate::env::Env;
+use crate::env::{Env, FileLock};
 use crate::error::{Error, Result};
 use crate::key::{KeyHasher, Kind, Lsn};
 use crate::log::{self, EntryView, Log, LogOptions, Recovered, ScanOptions};
@@ -46,18 +46,15 @@ const LOG_FILES_MAX: usize = 64;
 /// Opens (or makes) the store in `directory`.
 pub(crate) fn open(env: Env, directory: &Path, options: Options) -> Result<Arc<Store>> {
     options.validate()?;
-    let lock_path = directory.join(LOCK_FILE);
-    let lock = if !options.read_only {
+    let lock = if options.read_only {
+        lock_for_reading(&env, directory)?
+    } else {
         if options.create_if_missing {
             env.fs.create_dir_all(directory)?;
         } else if !env.fs.exists(directory)? {
             return Err(no_store(directory));
         }
-        Some(env.fs.lock(&lock_path, true)?)
-    } else if env.fs.exists(&lock_path)? {
-        Some(env.fs.lock(&lock_path, false)?)
-    } else {
-        None
+        Some(env.fs.lock(&directory.join(LOCK_FILE), true)?)
     };
     let (manifest, identity, state, manifest_path) = load(&env, directory, &options)?;
     if !options.read_only {
@@ -132,6 +129,12 @@ pub(crate) fn open(env: Env, directory: &Path, options: Options) -> Result<Arc<S
     }
 }
 
+/// Keeps writers out, if the store ever had one.
+pub(crate) fn lock_for_reading(env: &Env, directory: &Path) -> Result<Option<Box<dyn FileLock>>> {
+    let path = directory.join(LOCK_FILE);
+    if env.fs.exists(&path)? { env.fs.lock(&path, false).map(Some) } else { Ok(None) }
+}
+
 /// The manifest knows of everything that the log has let go of, or its end is gone: the floor never rises above what the
 /// manifest says the log had reached, and begins where the session does.
 fn check_manifest_reaches(state: &StoreState, recovered: &Recovered, manifest: &Path) -> Result<()> {
@@ -184,7 +187,7 @@ fn segment_bytes(options: &Options, free: Option<u64>) -> usize {
     options.segment_bytes.min(power)
 }
 
-fn keyspaces_of(
+pub(crate) fn keyspaces_of(
     directory: &Path,
     options: &Options,
     identity: &Identity,

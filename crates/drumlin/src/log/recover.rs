@@ -115,7 +115,10 @@ pub fn scan(fs: &Arc<dyn FileSystem>, dir: &Path, options: ScanOptions) -> Resul
     if newest.is_some() && !files.contains_key(&(floor.0 / units)) {
         scan.missing(dir, floor.0 / units)?;
     }
-    let mut reaches = options.reaches;
+    // Without the last header it is not known where the log ends.
+    let knows_end =
+        newest.is_none_or(|newest| headers.get(&newest).is_some_and(|(header, _)| header.is_ok()));
+    let mut reaches = if knows_end { options.reaches } else { Lsn::ZERO };
     let mut reader = Reader::new(&**fs, &files, units);
     for (at, session) in sessions.iter().enumerate() {
         let later = sessions.get(at + 1).map(|s| &s.header);
@@ -146,8 +149,8 @@ pub fn scan(fs: &Arc<dyn FileSystem>, dir: &Path, options: ScanOptions) -> Resul
                         scan.problem(Error::Corruption(hole.damage(byte)))?;
                     }
                 }
-                if let Some(hole) = found.hole_below(scan.options.reaches, last_end) {
-                    let told = format!("the manifest says that the log reached {}", scan.options.reaches);
+                if let Some(hole) = found.hole_below(reaches, last_end) {
+                    let told = format!("the manifest says that the log reached {reaches}");
                     scan.problem(Error::Corruption(hole.corruption(&told)))?;
                     reaches = Lsn::ZERO;
                 }
@@ -169,6 +172,8 @@ pub fn scan(fs: &Arc<dyn FileSystem>, dir: &Path, options: ScanOptions) -> Resul
         }
         scan.check_lengths(session, &found, &files, units)?;
         note_segments(&mut segments, session, &found);
+        let range = start.0 / units..limit.0.div_ceil(units).max(start.0 / units);
+        segments.range_mut(range).for_each(|(_, info)| info.read = true);
         recovered.sessions.push(session_info(session, &found, same_boot));
         recovered.runs.extend(found.runs.iter().map(|run| (run.start, run.end, session.keys)));
     }
@@ -206,6 +211,7 @@ fn segment_info(index: u64, file: &SegmentFile) -> SegmentInfo {
         session_first: None,
         first_record: None,
         records: 0,
+        read: false,
     }
 }
 

@@ -69,6 +69,8 @@ pub struct SegmentInfo {
     pub first_record: Option<Lsn>,
     /// Records that start in it.
     pub records: u64,
+    /// It was read for records: it counts, and it is known to which session it belongs.
+    pub read: bool,
 }
 
 /// One session.

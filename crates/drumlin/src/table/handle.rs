@@ -31,7 +31,7 @@ use crate::table::epoch_arc::EpochArc;
 use crate::table::graveyard::Grave;
 use crate::table::index::{Index, Place};
 use crate::table::resident::{Parts, Resident};
-use crate::table::{Shelf, TableMeta, TableOptions, Version, file_name, verify};
+use crate::table::{Shelf, TableCheck, TableMeta, TableOptions, Version, file_name, verify};
 
 /// One table of a store.
 pub struct TableHandle {
@@ -217,9 +217,9 @@ impl TableHandle {
     }
 
     /// Reads the whole file past the cache and checks everything that can be checked: checksums,
-    /// content hash, order, bounds, counts, and that the filter knows every key.
-    /// `on_bytes` is told how many bytes were done since it was last called. The first problem is the error.
-    pub fn verify(&self, on_bytes: &mut dyn FnMut(u64)) -> Result<()> {
+    /// content hash, order, bounds, counts, and that the filter knows every key. A corrupt block does not end it.
+    /// `on_bytes` is told how many bytes were done since it was last called.
+    pub fn verify(&self, on_bytes: &mut dyn FnMut(u64)) -> TableCheck {
         verify::verify(&*self.shelf.fs, &self.path, &self.meta, &self.options, on_bytes)
     }
 
@@ -339,7 +339,7 @@ impl TableHandle {
         if let Some(resident) = self.resident.get() {
             return Ok(resident);
         }
-        let mut resident = Resident::load(&*self.shelf.fs, &self.path, &self.meta, &self.options)?;
+        let mut resident = Resident::load(&*self.shelf.fs, &self.path, &self.meta, &self.options, &mut Err)?;
         let bytes = resident.parts().sum();
         resident.charge = Some(self.shelf.residents.account.charge(bytes));
         let resident = Arc::new(resident);

@@ -44,6 +44,7 @@ pub use handle::TableHandle;
 pub use meta::TableMeta;
 pub use resident::Parts;
 pub use shelf::Shelf;
+pub use verify::{TableCheck, verify_alone};
 pub use writer::TableWriter;
 
 use std::fmt;

@@ -1,7 +1,7 @@
 //! What an open table keeps in memory: the file, the index root, the filter, the range tombstones.
 //!
 //! Place: a [`super::TableHandle`] loads one on first use; cursors share it; `verify` loads one of
-//! its own.
+//! its own, with whatever parts of it are sound.
 //!
 //! Invariants:
 //! 1. Everything held was checked: checksums, the structure of the root, the table's identity.
@@ -66,12 +66,14 @@ impl Parts {
 }
 
 impl Resident {
-    /// Opens the table at `path` that `meta` describes. A handful of reads.
+    /// Opens the table at `path` that `meta` describes. A handful of reads. A part that is wrong is left out if
+    /// `problem` lets it pass; without the properties, which say where the parts are, there is no table.
     pub(super) fn load(
         fs: &dyn FileSystem,
         path: &Path,
         meta: &TableMeta,
         options: &TableOptions,
+        problem: OnProblem<'_>,
     ) -> Result<Resident> {
         let file = match fs.open(path, ReadMode::Buffered) {
             // Here for all: a get, a scan, a job, `verify`. A table goes when no manifest names it.
@@ -96,7 +98,7 @@ impl Resident {
             tail.block(&*file, Origin { path, seed: footer.seed, offset: place.offset }, place)
         };
         let properties = Properties::decode(&block(footer.properties)?, path, footer.properties)?;
-        check_same(&properties, meta, options, path, footer.properties)?;
+        check_same(&properties, meta, options, path, footer.properties).or_else(&mut *problem)?;
 
         let malformed = |place: Place, what: &str| Error::corruption(path, place.offset, what);
         let mut resident = Resident {
@@ -111,26 +113,45 @@ impl Resident {
             properties,
         };
         if let Some(place) = resident.properties.index {
-            let root = block(place)?;
-            check_index(&root, options).map_err(|_| malformed(place, "the index root is malformed"))?;
-            resident.parts.index += root.len();
-            resident.root = Some(root);
+            let root = block(place).and_then(|root| {
+                check_index(&root, options).map_err(|_| malformed(place, "the index root is malformed"))?;
+                Ok(root)
+            });
+            resident.root = kept(root, problem)?;
+            resident.parts.index += resident.root.as_ref().map_or(0, |root| root.len());
         }
         let made_here = resident.properties.filter_check == options.hasher.hash(FILTER_CHECK_KEY);
         if let Some(place) = resident.properties.filter.filter(|_| made_here) {
-            let filter =
-                Filter::decode(&block(place)?).ok_or_else(|| malformed(place, "the filter is malformed"))?;
-            resident.parts.filter = filter.heap_bytes();
-            resident.filter = Some(filter);
+            let filter = block(place).and_then(|filter| {
+                Filter::decode(&filter).ok_or_else(|| malformed(place, "the filter is malformed"))
+            });
+            resident.filter = kept(filter, problem)?;
+            resident.parts.filter = resident.filter.as_ref().map_or(0, Filter::heap_bytes);
         }
         if let Some(place) = resident.properties.tombstones {
-            let tombstones =
-                tombstone_block::decode(&block(place)?, &*options.comparator, meta.global_version)
-                    .map_err(|_| malformed(place, "the range tombstones are malformed"))?;
-            resident.parts.tombstones = tombstones.heap_bytes();
-            resident.tombstones = Arc::new(tombstones);
+            let tombstones = block(place).and_then(|block| {
+                tombstone_block::decode(&block, &*options.comparator, meta.global_version)
+                    .map_err(|_| malformed(place, "the range tombstones are malformed"))
+            });
+            if let Some(tombstones) = kept(tombstones, problem)? {
+                resident.parts.tombstones = tombstones.heap_bytes();
+                resident.tombstones = Arc::new(tombstones);
+            }
         }
         Ok(resident)
+    }
+
+    /// What the table at `path` says of itself: its properties, as the manifest would have them but for the content
+    /// hash, and the name of its order.
+    pub(super) fn own_account(fs: &dyn FileSystem, path: &Path) -> Result<(TableMeta, String)> {
+        let file = fs.open(path, ReadMode::Buffered)?;
+        let tail = Tail::read(&*file, path)?;
+        let footer = tail.footer(path)?;
+        let place = footer.properties;
+        let block = tail.block(&*file, Origin { path, seed: footer.seed, offset: place.offset }, place)?;
+        let properties = Properties::decode(&block, path, place)?;
+        let contents = TableMeta { file_bytes: file.bytes(), seed: footer.seed, ..properties.contents };
+        Ok((contents, properties.comparator))
     }
 
     /// Bytes held, about.
@@ -194,6 +215,17 @@ impl Resident {
         let leaf = self.read(place)?;
         check_index(&leaf, options).map_err(self.malformed(place))?;
         Ok(leaf)
+    }
+}
+
+/// Receives what is wrong with a part; an error from it ends the loading.
+pub(super) type OnProblem<'a> = &'a mut dyn FnMut(Error) -> Result<()>;
+
+/// The part, if nothing is wrong with it.
+fn kept<T>(part: Result<T>, problem: OnProblem<'_>) -> Result<Option<T>> {
+    match part {
+        Ok(part) => Ok(Some(part)),
+        Err(error) => problem(error).map(|()| None),
     }
 }
 

@@ -127,9 +127,7 @@ impl Manifest {
             }
             return Err(Error::NotFound { what: "store", name: directory.display().to_string() });
         }
-        let store = join(directory, STORE_FILE);
-        let identity =
-            Identity::decode(&read_whole(fs, &store, "it says who the store is", u64::MAX)?, &store)?;
+        let identity = Manifest::load_identity(fs, directory)?;
 
         let line = read_whole(fs, &current, "it names the manifest", CURRENT_BYTES_MAX)?;
         let number = current_number(&line, &identity)
@@ -145,6 +143,14 @@ impl Manifest {
         state.check().map_err(|misfit| Error::corruption(&path, HEADER_BYTES as u64, misfit.to_string()))?;
         let (bytes, edits) = (bytes.len() as u64, contents.edits.len() as u64);
         Ok((identity, state, ManifestInfo { path, number, bytes, edits, torn: contents.torn }))
+    }
+
+    /// Reads who the store is, for when nobody can tell what it consists of.
+    ///
+    /// Errors: as [`Manifest::load`].
+    pub fn load_identity(fs: &dyn FileSystem, directory: &Path) -> Result<Identity> {
+        let path = join(nameable(directory), STORE_FILE);
+        Identity::decode(&read_whole(fs, &path, "it says who the store is", u64::MAX)?, &path)
     }
 
     /// Opens a store for writing: reads it, begins a new manifest file with a snapshot of what it

@@ -39,7 +39,7 @@ pub use orphans::orphans;
 pub use settings::{comparator_name, decode_options, encode_options};
 pub use state::{KeyspaceState, Misfit, Session, StoreState};
 
-use orphans::is_table_name;
+pub(crate) use orphans::is_table_name;
 
 /// A keyspace's number: never used again after it is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

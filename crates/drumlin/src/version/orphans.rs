@@ -42,7 +42,7 @@ pub fn orphans<'a>(
 }
 
 /// True for names as `table::file_name` makes them.
-pub(super) fn is_table_name(name: &str) -> bool {
+pub(crate) fn is_table_name(name: &str) -> bool {
     let parts = name.strip_suffix(".tbl").and_then(|stem| stem.split_once('-'));
     parts.is_some_and(|(id, hash)| {
         is_id(id) && hash.len() == 16 && hash.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))

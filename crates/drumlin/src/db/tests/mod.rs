@@ -12,6 +12,7 @@ mod recovery;
 mod rot;
 mod starving;
 mod stopped;
+mod verify;
 mod workload;
 mod writers;
 

@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::options::KeyspaceOptions;
 use crate::{Db, Keyspace};
 
-type Records = BTreeMap<(String, Vec<u8>), Vec<u8>>;
+pub(super) type Records = BTreeMap<(String, Vec<u8>), Vec<u8>>;
 
 fn quiet() -> KeyspaceOptions {
     // No compaction: what it would rewrite is what is to be read.
@@ -32,7 +32,7 @@ fn put(keyspace: &Keyspace, records: &mut Records, number: u64, value: &str) {
 }
 
 /// A store with tables on two levels, range tombstones, and a log that is needed.
-fn build(fs: &Arc<MemFs>) -> (Db, Records) {
+pub(super) fn build(fs: &Arc<MemFs>) -> (Db, Records) {
     let db = open(&(fs.clone() as Arc<dyn FileSystem>)).expect("open");
     let mut records = Records::new();
     let keyspaces = ["a", "b"].map(|name| db.keyspace(name, quiet()).expect("keyspace"));
@@ -127,7 +127,7 @@ fn open_damaged(fs: &Arc<MemFs>, damaged: &Path, context: &str) -> Option<Db> {
 }
 
 /// The bytes to damage, and how.
-fn places(fs: &Arc<MemFs>, stride: u64) -> Vec<(PathBuf, u64, u8)> {
+pub(super) fn places(fs: &Arc<MemFs>, stride: u64) -> Vec<(PathBuf, u64, u8)> {
     let mut dice = Dice(11);
     let mut places = Vec::new();
     for path in fs.files() {
@@ -144,7 +144,7 @@ fn places(fs: &Arc<MemFs>, stride: u64) -> Vec<(PathBuf, u64, u8)> {
     places
 }
 
-fn stride() -> u64 {
+pub(super) fn stride() -> u64 {
     super::rounds("DRUMLIN_ROT_STRIDE").unwrap_or(4).max(1)
 }
 

@@ -34,17 +34,73 @@ fn every_damaged_byte_is_found_by_verify() {
     for options in all_options() {
         let (fs, meta, ..) = table(&options);
         let table = open(&fs, &meta, &options, 1 << 20);
-        table.verify(&mut |_| ()).expect("sound");
+        table.verify(&mut |_| ()).sound().expect("sound");
         for at in 0..meta.file_bytes {
             for mask in [1, 0x80, 0xff] {
                 fs.damage(table.path(), at, mask).expect("damages");
-                let problem = table.verify(&mut |_| ()).expect_err("found");
+                let problem = table.verify(&mut |_| ()).sound().expect_err("found");
                 assert!(problem.is_corruption(), "byte {at}: {problem}");
                 assert!(problem.to_string().contains(".tbl"), "it names the file: {problem}");
                 fs.damage(table.path(), at, mask).expect("mends");
             }
         }
-        table.verify(&mut |_| ()).expect("sound again");
+        table.verify(&mut |_| ()).sound().expect("sound again");
+    }
+}
+
+/// Regression: the first corrupt block ended the check, and nobody heard of the others.
+#[test]
+fn every_corrupt_place_of_a_table_is_named_or_counted_as_unchecked() {
+    for options in all_options() {
+        let (fs, meta, ..) = table(&options);
+        let table = open(&fs, &meta, &options, 1 << 20);
+        let path = table.path().to_path_buf();
+        let whole = table.verify(&mut |_| ());
+        assert_eq!((whole.bytes, whole.unchecked), (meta.file_bytes, 0));
+        let damaged = |places: &[u64]| {
+            places.iter().for_each(|at| fs.damage(&path, *at, 1 << (at % 8)).expect("damages"));
+            let found = table.verify(&mut |_| ());
+            let alone = verify_alone(&*fs, &path, &[], options.hasher, &mut |_| ());
+            places.iter().for_each(|at| fs.damage(&path, *at, 1 << (at % 8)).expect("mends"));
+            for found in [&found, &alone] {
+                assert!(
+                    found.failure.is_none() && found.bytes + found.unchecked == meta.file_bytes,
+                    "{found:?}"
+                );
+            }
+            assert_eq!(found.problems, alone.problems, "the same without a manifest: {places:?}");
+            found
+        };
+        let single: Vec<_> = (0..meta.file_bytes)
+            .map(|at| {
+                let found = damaged(&[at]);
+                assert_eq!(found.problems.len(), 1, "byte {at} is one place: {found:?}");
+                (found.problems[0].clone(), found.unchecked)
+            })
+            .collect();
+        let (mut both, mut hidden) = (0, 0);
+        for first in 0..meta.file_bytes {
+            let second = (first * 7 + 1000) % meta.file_bytes;
+            if first == second {
+                continue;
+            }
+            let (one, other) = (&single[first as usize], &single[second as usize]);
+            let found = damaged(&[first, second]);
+            let mut expected: Vec<_> = [one, other].map(|place| place.0.offset).into();
+            let mut named: Vec<_> = found.problems.iter().map(|problem| problem.offset).collect();
+            expected.sort();
+            expected.dedup();
+            named.sort();
+            if named == expected {
+                both += usize::from(named.len() == 2);
+            } else {
+                assert!(named.iter().all(|place| expected.contains(place)), "{first}, {second}: {found:?}");
+                assert!(!named.is_empty() && found.unchecked > 0, "{first}, {second}: {found:?}");
+                assert!(one.1 + other.1 > 0, "{first}, {second}: nothing hides the other");
+                hidden += 1;
+            }
+        }
+        assert!(both > hidden && hidden > 0, "both named {both} times, one unchecked {hidden} times");
     }
 }
 
@@ -115,7 +171,7 @@ fn a_manifest_that_names_another_content_or_count_is_not_believed() {
     for wrong in wrong {
         let table = open(&fs, &wrong, &options(), 0);
         fs.set_contents(table.path(), &bytes).expect("sets");
-        assert!(table.verify(&mut |_| ()).is_err_and(|e| e.is_corruption()), "{wrong:?}");
+        assert!(table.verify(&mut |_| ()).sound().is_err_and(|e| e.is_corruption()), "{wrong:?}");
         if wrong.content_hash == meta.content_hash {
             assert!(get(&table, &rows[0].0, 1000).is_err_and(|e| e.is_corruption()), "{wrong:?}");
         }
@@ -128,7 +184,7 @@ fn a_finished_table_survives_a_power_loss_whole() {
     fs.sync_dir(Path::new("/")).and_then(|()| fs.sync_dir(Path::new(DIR))).expect("syncs");
     let after = fs.crash_clone(&mut |_| crate::env::Keep::No);
     let table = open(&after, &meta, &options(), 0);
-    table.verify(&mut |_| ()).expect("sound");
+    table.verify(&mut |_| ()).sound().expect("sound");
     assert!(get(&table, &rows[0].0, 1000).expect("readable").is_some());
 }
 
@@ -156,7 +212,7 @@ fn kinds_of_a_later_version_are_skipped_or_refused_as_they_ask() {
         }
     }
     let table = write(1, &rows);
-    table.verify(&mut |_| ()).expect("sound");
+    table.verify(&mut |_| ()).sound().expect("sound");
     for n in 0..50u64 {
         for at in [51, 97, 99, 200] {
             let found = get(&table, format!("key{n:02}").as_bytes(), at).expect("readable");
@@ -190,7 +246,7 @@ fn kinds_of_a_later_version_are_skipped_or_refused_as_they_ask() {
         let mut cursor = table.cursor(CursorOptions::default());
         cursor.seek_first().expect("readable");
         assert!(refused(cursor.next()) && !cursor.valid());
-        assert!(refused(table.verify(&mut |_| ())));
+        assert!(refused(table.verify(&mut |_| ()).sound()));
     }
 }
 
@@ -225,7 +281,7 @@ fn verify_finds_disorder_that_every_checksum_approves() {
         let liar = TableOptions { comparator: Arc::new(Liar), ..options() };
         let meta = write(&fs, 1, &liar, &rows, Tombstones::EMPTY).expect("writes");
         let table = open(&fs, &meta, &TableOptions { comparator: Arc::new(Honest), ..options() }, 0);
-        assert!(table.verify(&mut |_| ()).is_err_and(|e| e.is_corruption()), "{keys:?}");
+        assert!(table.verify(&mut |_| ()).sound().is_err_and(|e| e.is_corruption()), "{keys:?}");
     }
 }
 
@@ -255,7 +311,7 @@ fn verify_finds_a_filter_that_lacks_a_key() {
     let mut filter = sound.read(place).expect("sound").to_vec();
     filter[8..72].fill(0);
     let table = doctored(&fs, &meta, &options(), place, &filter);
-    let problem = table.verify(&mut |_| ()).expect_err("found");
+    let problem = table.verify(&mut |_| ()).sound().expect_err("found");
     assert!(problem.is_corruption() && problem.to_string().contains("filter"), "{problem}");
 }
 
@@ -280,7 +336,7 @@ fn verify_finds_a_fence_that_claims_a_key_of_the_next_block_or_leaves_one_out() 
         }
         let table =
             doctored(&fs, &meta, &options, sound.properties.index.expect("has one"), &builder.finish());
-        let problem = table.verify(&mut |_| ()).expect_err("found");
+        let problem = table.verify(&mut |_| ()).sound().expect_err("found");
         assert!(problem.is_corruption() && problem.to_string().contains("fence"), "{problem}");
     }
 }

@@ -62,7 +62,7 @@ fn a_table_of_version_1_reads_as_it_was_written() {
         let (fs, meta, options) = (fs(), fixture_meta(compression), fixture_options(compression));
         let table = open(&fs, &meta, &options, 1 << 20);
         fs.set_contents(table.path(), bytes).expect("sets");
-        table.verify(&mut |_| ()).expect("sound");
+        table.verify(&mut |_| ()).sound().expect("sound");
         let mut cursor = table.cursor(CursorOptions::default());
         cursor.seek_first().expect("readable");
         for row in fixture_rows() {

@@ -176,7 +176,7 @@ fn run(seed: u64) {
     let table = open(&fs, &meta, &options, [0, 3000, 1 << 20][dice.roll(3) as usize]);
     let model = Model { table: table.clone(), rows };
     let mut done = 0;
-    table.verify(&mut |bytes| done += bytes).expect("sound");
+    table.verify(&mut |bytes| done += bytes).sound().expect("sound");
     assert_eq!(done, meta.file_bytes, "every byte is read");
 
     let mut cursor = table.cursor(CursorOptions {
@@ -237,7 +237,7 @@ fn every_version_of_a_key_that_fills_many_blocks_is_found() {
             model.check_seek(&mut cursor, b"hot", at);
             model.check_seek_back(&mut cursor, b"hot", at);
         }
-        model.table.verify(&mut |_| ()).expect("sound");
+        model.table.verify(&mut |_| ()).sound().expect("sound");
     }
 }
 
@@ -262,7 +262,7 @@ fn a_value_far_beyond_the_block_size_comes_back() {
             }
             model.check_scans(CursorOptions::default());
             model.check_scans(CursorOptions { fill_cache: false, readahead_bytes: 0 });
-            model.table.verify(&mut |_| ()).expect("sound");
+            model.table.verify(&mut |_| ()).sound().expect("sound");
         }
     }
 }
@@ -312,7 +312,7 @@ fn tombstones_come_back_and_widen_the_bounds() {
             }
             let table = open(&fs, &meta, &options(), 1 << 20);
             assert_eq!(*table.tombstones().expect("readable"), set);
-            table.verify(&mut |_| ()).expect("sound");
+            table.verify(&mut |_| ()).sound().expect("sound");
             Model { table, rows: rows.to_vec() }.check_scans(CursorOptions::default());
         }
     }
@@ -329,7 +329,7 @@ fn under_a_global_version_every_entry_reads_as_that_one() {
     let written = write(&fs, 1, &options(), &rows, set).expect("writes");
     let meta = TableMeta { global_version: Some(Lsn(500)), min_lsn: Lsn(500), max_lsn: Lsn(500), ..written };
     let table = open(&fs, &meta, &options(), 1 << 20);
-    table.verify(&mut |_| ()).expect("sound");
+    table.verify(&mut |_| ()).sound().expect("sound");
     assert_eq!(
         table.tombstones().expect("readable").newest_covering(&*bytewise(), b"x", Lsn::MAX),
         Some(Lsn(500))
