@@ -117,8 +117,8 @@ Example:
 
 Nothing is changed or repaired. Exits 0 if the store is sound, also after an unclean stop; 3 if bytes are wrong, \
 naming file and block; 1 if nothing is wrong but not all could be checked. What is named neither as corrupt nor as not \
-checked is sound. Files are counted as by `stats`; ballast holds nothing to check. A remark is what you \
-should know although nothing is provably wrong.
+checked is sound. Files are counted as by `stats`; ballast, and log files that are no \
+longer needed, hold nothing to check. A remark is what you should know although nothing is provably wrong.
 
 With --json: {\"sound\":BOOL,\"files\":N,\"tables\":N,\"log_files\":N,\"bytes\":N,\"problems\":[{\"file\":...,\
 \"offset\":N or null,\"what\":...},...],\"unchecked\":[TEXT,...],\"remarks\":[TEXT,...]}.";

@@ -78,13 +78,13 @@ fn one_is_singular_everywhere() {
 }
 
 /// Verify counted segments alone and the tables with them, `stats` all that lay beside the log: after a kill the two
-/// told of different numbers of files, by the ballast.
+/// told of different numbers of files, by the ballast. (Segments that are no longer needed are not read; a closed store
+/// has none.)
 #[test]
 fn verify_and_stats_count_alike() {
     let store = Store::loaded(20_000);
     store.run(["compact"]).ok();
-    store.load_and_kill(&["a", "b", "c"]);
-    // Whether the ballast was made before the kill is a matter of time.
+    // As a kill may leave it.
     std::fs::write(store.path().join("log/ballast.tmp"), [0; 5000]).unwrap();
     let (stats, verified) = (store.run(["--json", "stats"]).json(), store.run(["--json", "verify"]).json());
     for figure in ["tables", "log_files"] {
@@ -105,7 +105,7 @@ fn verify_and_stats_count_alike() {
     assert!(said.text().contains("  ballast "), "{said:?}");
     assert!(said.text().contains("1 table,"), "{said:?}");
     let verified = store.run(["verify"]);
-    assert!(verified.text().contains("1 table and 2 log files ("), "{verified:?}");
+    assert!(verified.text().contains("1 table and 1 log file ("), "{verified:?}");
 }
 
 #[test]

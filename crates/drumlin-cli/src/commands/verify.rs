@@ -4,7 +4,8 @@
 //! 2. Wrong bytes exit 3; each place is printed with its file and the offset of the block.
 //! 3. A store that is too rotten to open is reported in the same form: every file is checked that can be by itself.
 //! 4. What could not be checked is told. If that alone keeps the store from being sound, the exit is 1.
-//! 5. Tables and log files are counted apart, as `stats` counts them. The bar goes over the tables alone: how much of
+//! 5. Tables and log files are counted apart, as `stats` counts them; but segments that are no longer needed,
+//!    as a kill may leave them, are not read. The bar goes over the tables alone: how much of
 //!    the log there is to read is known only when it has been read.
 
 use std::collections::BTreeSet;
