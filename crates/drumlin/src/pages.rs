@@ -10,7 +10,10 @@
 //! Invariants:
 //! 1. Memory is aligned as its layout asks and valid until it is given back with the same layout.
 //! 2. Pages of mapped memory that were not written are not resident.
-//! 3. Whether memory is mapped follows from its layout's size alone, so that it goes back the way it came.
+//! 3. What is given back is not resident any more, also where the system cannot unmap it: it joins neighbours to one
+//!    mapping, and to take one out of the middle makes two, of which a process may have so many (`vm.max_map_count`).
+//!    Then the pages go and the addresses stay taken.
+//! 4. Whether memory is mapped follows from its layout's size alone, so that it goes back the way it came.
 //!
 //! Concurrency: none of its own. A chunk from 2 MiB on asks for huge pages: a search jumps all over the memtable, and with
 //! 4 KiB pages its walk through the page tables costs as much as the misses.
@@ -102,8 +105,10 @@ unsafe impl Allocator for Pages {
     unsafe fn grow(&self, base: NonNull<u8>, old: Layout, new: Layout) -> Result<NonNull<[u8]>, AllocError> {
         if is_mapped(old) && new.align() <= PAGE_BYTES {
             // SAFETY: mapped for `old`, and `new` is no smaller; asserted by the caller. Test: as above.
-            let base = unsafe { system::remap(base, old, new) }.ok_or(AllocError)?;
-            return Ok(NonNull::slice_from_raw_parts(base, new.size()));
+            if let Some(base) = unsafe { system::remap(base, old, new) } {
+                return Ok(NonNull::slice_from_raw_parts(base, new.size()));
+            }
+            // Refused where one mapping would become two: then by hand.
         }
         let fresh = self.allocate(new)?;
         // SAFETY: both are valid for the old size, and the new memory is nobody else's. Test: as above.
@@ -156,7 +161,11 @@ mod system {
     /// `map` or `remap` returned it for `layout`, and nobody uses it any more.
     pub(super) unsafe fn unmap(base: *mut u8, layout: Layout) {
         // SAFETY: the whole of a mapping of this size; asserted by the caller. Test: super::tests.
-        let _ = unsafe { munmap(base.cast(), layout.size()) };
+        if unsafe { munmap(base.cast(), layout.size()) }.is_err() {
+            // SAFETY: as above; nobody reads what the pages held.
+            // Test: memory_goes_back_where_the_system_has_no_mapping_left_to_split.
+            let _ = unsafe { madvise(base.cast(), layout.size(), Advice::LinuxDontNeed) };
+        }
     }
 
     /// The same bytes in a mapping for `new`; `None` if the system refuses, and then nothing changed.
@@ -216,6 +225,73 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Bytes of this process that are resident.
+    #[cfg(all(target_os = "linux", not(miri)))]
+    fn resident() -> usize {
+        let statm = std::fs::read_to_string("/proc/self/statm").expect("this process");
+        statm.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok()).expect("a number") * PAGE_BYTES
+    }
+
+    /// Regression: what the system refused to unmap stayed resident for ever, and nobody knew; a vector that was to grow
+    /// then ended the process.
+    #[cfg(all(target_os = "linux", not(miri)))]
+    #[test]
+    fn memory_goes_back_where_the_system_has_no_mapping_left_to_split() {
+        // In a process of its own: the others' memory is not to be refused.
+        let program = std::env::current_exe().expect("this program");
+        let one = ["--ignored", "--exact", "pages::tests::with_no_mapping_left", "--nocapture"];
+        let said = std::process::Command::new(program).args(one).output().expect("it runs");
+        let out = String::from_utf8_lossy(&said.stdout);
+        assert!(
+            said.status.success() && out.contains("1 passed"),
+            "{out}{}",
+            String::from_utf8_lossy(&said.stderr)
+        );
+    }
+
+    #[cfg(all(target_os = "linux", not(miri)))]
+    #[test]
+    #[ignore = "takes all mappings of its process; run by the test above"]
+    fn with_no_mapping_left() {
+        use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+        let layout = Layout::from_size_align(16 << 20, 64).expect("a power of two");
+        let mut chunks: Vec<*mut u8> = (0..12).map(|_| chunk(layout)).collect();
+        chunks.sort();
+        let mut vector = PageVec::<u64>::new_in(Pages);
+        vector.extend(0..100_000);
+        for chunk in &chunks {
+            // SAFETY: as long as the layout says, and this test's own.
+            unsafe { chunk.write_bytes(1, layout.size()) };
+        }
+        let between = chunks.windows(3).find(|three| three[2].addr() - three[0].addr() == 2 * layout.size());
+        let middle = between.expect("the system puts mappings side by side")[1];
+        let mut pages = Vec::new();
+        for n in 0.. {
+            // Neighbours with other rights do not join.
+            let rights = if n % 2 == 0 { ProtFlags::READ } else { ProtFlags::READ | ProtFlags::WRITE };
+            // SAFETY: a new private mapping of a page that nobody touches.
+            match unsafe { mmap_anonymous(std::ptr::null_mut(), PAGE_BYTES, rights, MapFlags::PRIVATE) } {
+                Ok(page) => pages.push(page),
+                Err(_) => break,
+            }
+        }
+        let before = resident();
+        // SAFETY: its layout, once.
+        unsafe { give_back(middle, layout) };
+        let after = resident();
+        assert!(after + layout.size() / 8 * 7 < before, "{after} bytes are resident after {before}");
+        // SAFETY: asks about addresses, whoever has them.
+        let still = unsafe { rustix::mm::msync(middle.cast(), layout.size(), rustix::mm::MsyncFlags::ASYNC) };
+        assert!(still.is_ok(), "it was unmapped after all: the test has not come to the limit");
+        // Room for one mapping more; to move one in part, the system wants room for more than that.
+        for page in pages.split_off(pages.len() - 2) {
+            // SAFETY: mapped above, and nobody's.
+            unsafe { rustix::mm::munmap(page, PAGE_BYTES) }.expect("a mapping of its own");
+        }
+        vector.extend(100_000..1_000_000);
+        assert!(vector.iter().copied().eq(0..1_000_000));
     }
 
     #[test]
