@@ -3,7 +3,6 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a test is outside the engine")]
 
 mod support {
-    pub mod freezer;
     pub mod waits;
 }
 

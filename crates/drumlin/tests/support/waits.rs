@@ -11,7 +11,8 @@ use drumlin::Result;
 use drumlin::env::{Env, Spawner, Thread};
 use drumlin::sync::failpoint;
 
-use super::freezer::PATIENCE;
+/// Long enough for any step to be reached on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Who has begun to wait so far, in this process.
 static WAITED: Mutex<Vec<(ThreadId, String)>> = Mutex::new(Vec::new());
