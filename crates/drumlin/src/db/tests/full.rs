@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::within;
-use super::workload::{Dice, STORE, keyspace_options, options};
+use super::workload::{STORE, keyspace_options, options};
+use crate::dice::Dice;
 use crate::env::{Env, MemFs};
 use crate::error::Error;
 use crate::options::{Durability, KeyspaceOptions, Options, WriteOptions};
