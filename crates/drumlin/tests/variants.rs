@@ -275,7 +275,7 @@ fn a_flush_keeps_what_a_snapshot_needs_that_came_while_it_waited() {
         let db = db.clone();
         spawn("flush", move || db.flush())
     };
-    wait_for_waiting("C1 drumlin-bg-0");
+    wait_for_waiting("C1 drumlin-bg-");
     let snapshot = db.snapshot_recent().expect("snapshot");
     assert_eq!(snapshot.get(&keyspace, "x").expect("get").as_deref(), Some(&b"old"[..]));
     in_flight.thaw().expect("put");

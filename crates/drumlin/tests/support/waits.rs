@@ -38,9 +38,9 @@ pub fn waits<T>(thread: &JoinHandle<T>) -> bool {
     !thread.is_finished()
 }
 
-/// Waits until a thread of this name has begun to wait for another.
+/// Waits until a thread of such a name has begun to wait for another.
 pub fn wait_for_waiting(name: &str) {
-    until(|| WAITED.lock().unwrap().iter().any(|(_, other)| other == name));
+    until(|| WAITED.lock().unwrap().iter().any(|(_, other)| other.starts_with(name)));
 }
 
 fn until(holds: impl Fn() -> bool) {
