@@ -1,7 +1,7 @@
 //! Range tombstones, cut into fragments that do not overlap.
 //!
-//! Place: memtables and tables hold one [`Tombstones`] each; gets ask `newest_covering`,
-//! iterators and compactions join several with [`Tombstones::build`].
+//! Place: an open table holds one [`Tombstones`], a memtable gives one out for a bound; gets ask tables for
+//! `newest_covering`, scans, flushes and compactions join several with [`Tombstones::build`].
 //!
 //! Invariants: fragments are sorted by start, do not overlap, and are never empty;
 //! each holds its LSNs newest first, without duplicates.
