@@ -16,6 +16,9 @@ mod cache;
 mod commit;
 mod compaction;
 mod db;
+#[cfg(test)]
+#[path = "../tests/support/dice.rs"]
+mod dice;
 pub mod env;
 mod error;
 mod filter;

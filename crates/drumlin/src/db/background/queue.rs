@@ -43,6 +43,9 @@ pub(crate) struct State {
     pub jobs: usize,
     /// Compactions on workers.
     compactions: usize,
+    /// The epoch at which a worker, having found nothing to do, went to sleep last.
+    #[cfg(test)]
+    pub slept_at: Option<u64>,
     /// Goes up with every change that a waiter could wait for.
     pub epoch: u64,
     pub failures: Failures,
