@@ -79,6 +79,12 @@ fn a_get_that_waits_for_its_device_keeps_no_memory_and_stops_no_writer() {
     let (db, keyspace) = small(&fs);
     keyspace.put("key", "1").expect("puts");
     db.flush().expect("flushes");
+    // Calls run the hook one at a time: nobody else may be on the way into it.
+    let mut calls = 0;
+    while fs.calls() != calls {
+        calls = fs.calls();
+        std::thread::sleep(Duration::from_millis(100));
+    }
     let hold = Hold::default();
     let stand = hold.clone();
     fs.set_hook(Some(Box::new(move |call| {
