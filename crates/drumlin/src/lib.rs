@@ -34,7 +34,7 @@ pub use db::{
     Batch, Cas, Db, JobFailure, Keyspace, KeyspaceStats, LevelStats, RecoveryReport, Scan, Slice, Snapshot,
     Stats, VerifyProgress, VerifyReport,
 };
-pub use error::{Corruption, Error, Result};
+pub use error::{Corruption, Error, Result, Shortage};
 pub use options::{Compression, Durability, KeyspaceOptions, Layout, Memory, Options, WriteOptions};
 
 /// The example in the README is compiled with the tests.

@@ -17,6 +17,7 @@ mod open;
 mod pointer;
 mod pressure;
 mod recovery;
+mod replay;
 mod scan;
 mod slice;
 mod snapshot;

@@ -49,6 +49,7 @@
 //!
 //! Tests: `tests/`, by property.
 
+mod at_rest;
 mod damage;
 mod entry;
 mod format;
@@ -80,6 +81,7 @@ use crate::key::Lsn;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{CachePadded, Condvar, Mutex};
 
+pub use at_rest::{remove_temporaries, reserve};
 pub use entry::{EntryParts, EntryView, RecordParts};
 pub use format::{Mark, Uuid};
 pub use recover::{Mode, ScanOptions, scan};

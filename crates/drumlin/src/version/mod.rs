@@ -35,7 +35,7 @@ pub use identity::{Identity, STORE_FILE};
 pub use level_cursor::LevelCursor;
 pub use levels::Levels;
 pub use manifest::{CURRENT_FILE, Manifest, ManifestInfo, REWRITE_BYTES_MIN, make_directory};
-pub use orphans::orphans;
+pub use orphans::{orphans, temporaries};
 pub use settings::{comparator_name, decode_options, encode_options};
 pub use state::{KeyspaceState, Misfit, Session, StoreState};
 
