@@ -133,7 +133,9 @@ impl Error {
     pub fn io(op: &'static str, path: impl AsRef<Path>, source: io::Error) -> Self {
         let path = path.as_ref().to_path_buf();
         match source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::NoSpace { path, shortage: None },
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                Error::NoSpace { path, shortage: None }
+            }
             _ => Error::Io { op, path, source: Arc::new(source) },
         }
     }

@@ -140,6 +140,7 @@ impl Sequencer {
             for index in 0..self.slots.count() {
                 let slot = self.slots.by_index(index).slot;
                 if slot.bound() < lsn {
+                    failpoint::hit("commit::waits");
                     slot.park_while_below(lsn, || self.is_broken());
                     break;
                 }

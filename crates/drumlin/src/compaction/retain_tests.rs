@@ -1,7 +1,7 @@
 //! Tests of `retain`: reads before and after, on every small history and on random larger ones.
 
 use super::*;
-use crate::iter::merge::tests::Dice;
+use crate::dice::Dice;
 use crate::key::bytewise;
 use crate::layout::KeySpan;
 

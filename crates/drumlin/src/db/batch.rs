@@ -57,7 +57,8 @@ impl Batch {
     ///
     /// # Errors
     /// `InvalidArgument` if the key, the value or the batch is beyond its limit, or the keyspace belongs to another store;
-    /// `Closed` if the keyspace was dropped. The batch is then as it was.
+    /// `Closed` if the keyspace was dropped. What counts against the batch's limit is all that was added, also what a later
+    /// write replaced.
     pub fn put(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.point(keyspace, Kind::Put, key.as_ref(), value.as_ref())
     }

@@ -165,10 +165,11 @@ impl Keyspace {
         self.db.store.check_readable()?;
         self.state.check_open()?;
         let guard = epoch::pin();
-        let found = lookup(&self.state, self.db.store.sequencer.slots(), &guard, key, at)?;
+        let found = lookup(&self.state, self.db.store.sequencer.slots(), &guard, key, at);
         // Dropped meanwhile, it may have been found empty.
         self.state.check_open()?;
-        Ok(found.value)
+        // Closed meanwhile, its files may have been found missing.
+        found.map(|found| found.value).or_else(|error| self.db.store.check_readable().and(Err(error)))
     }
 
     /// The values of several keys, each as of its own instant; use a snapshot for one instant. As many gets.

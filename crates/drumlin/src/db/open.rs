@@ -86,9 +86,16 @@ pub(crate) fn open(env: Env, directory: &Path, options: Options) -> Result<Arc<S
     let newest = newest.chain(state.tables().map(|(_, _, meta)| meta.max_lsn)).max().unwrap_or_default();
     let first_segment = recovered.first_segment_after(newest).max(session_segment);
     let segment_units = identity.segment_bytes / Lsn::UNIT_BYTES;
-    let start = if options.read_only { recovered.end } else { Lsn(first_segment * segment_units) };
+    let next_start = first_segment.checked_mul(segment_units).map(Lsn).filter(|start| *start <= Lsn::END);
+    let Some(next_start) = next_start else {
+        let what = format!("the log would go on in segment {first_segment}, which it cannot have");
+        return Err(Error::corruption(&info.path, None, what));
+    };
+    let start = if options.read_only { recovered.end } else { next_start };
     let shortage = Shortage {
-        needed: info.bytes + identity.segment_bytes + if recovered.is_whole() { 0 } else { recovered.needed_bytes() },
+        needed: info.bytes
+            + identity.segment_bytes
+            + if recovered.is_whole() { 0 } else { recovered.needed_bytes() },
         free: None,
     };
     let next_ids = (Arc::new(AtomicU64::new(state.next_table_id)), u64::from(state.next_keyspace_id));
@@ -110,8 +117,8 @@ pub(crate) fn open(env: Env, directory: &Path, options: Options) -> Result<Arc<S
         replay.run()?;
         return Ok(store);
     }
-    let served = begin(&store, &mut replay, &log_directory, first_segment)
-        .and_then(|()| Background::start(&store));
+    let served =
+        begin(&store, &mut replay, &log_directory, first_segment).and_then(|()| Background::start(&store));
     match served {
         Ok(()) => Ok(store),
         Err(why) => {
@@ -128,19 +135,22 @@ pub(crate) fn open(env: Env, directory: &Path, options: Options) -> Result<Arc<S
 }
 
 /// Everything that an open writes, in order.
-fn begin(store: &Arc<Store>, replay: &mut Replay<'_>, log_directory: &Path, first_segment: u64) -> Result<()> {
+fn begin(
+    store: &Arc<Store>,
+    replay: &mut Replay<'_>,
+    log_directory: &Path,
+    first_segment: u64,
+) -> Result<()> {
     let (fs, recovered) = (&store.env.fs, replay.recovered);
     let segment_bytes = store.identity.segment_bytes as usize;
     if store.manifest.lock().is_none() {
-        let manifest = with_room(|| Manifest::open(&store.env, &store.directory), || recovered.remove_unneeded())?;
+        let manifest =
+            with_room(|| Manifest::open(&store.env, &store.directory), || recovered.remove_unneeded())?;
         *store.manifest.lock() = Some(manifest.0);
     }
     // A table is no more durable than the name of the directory it lies in.
     store.options.level_paths.values().try_for_each(|path| version::make_directory(&**fs, path))?;
-    with_room(
-        || log::reserve(&**fs, log_directory, first_segment, segment_bytes),
-        || replay.give_up(),
-    )?;
+    with_room(|| log::reserve(&**fs, log_directory, first_segment, segment_bytes), || replay.give_up())?;
     replay.run()?;
     if !recovered.clean || recovered.segments.len() > LOG_FILES_MAX {
         replay.flush_all(store.sequencer.tail())?;

@@ -120,10 +120,10 @@ impl Snapshot {
     /// [`snapshot_expiry`](crate::Options::snapshot_expiry).
     pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
         self.pinned.check()?;
-        let value = keyspace.get_at(key.as_ref(), self.pinned.lsn)?;
+        let value = keyspace.get_at(key.as_ref(), self.pinned.lsn);
         // An expiry in the middle of the read may have let a merge drop what it needed.
         self.pinned.check()?;
-        Ok(value)
+        value
     }
 
     /// The records within `bounds`, from either end. Waits for nobody; costs as much as [`Keyspace::range`].
