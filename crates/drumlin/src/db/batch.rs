@@ -25,7 +25,10 @@ pub(crate) struct Operation {
     pub value: Vec<u8>,
 }
 
-/// Writes that take effect together, or not at all.
+/// Writes that take effect together, or not at all. That holds for every reader, and for what a crash leaves: with one
+/// exception, writes to keyspaces that are not [logged](crate::KeyspaceOptions::logged). Each of these comes back as far as
+/// it was flushed, so after a crash the parts of one batch may be there in one such keyspace and missing in another, or in
+/// the logged ones.
 ///
 /// ```
 /// # fn main() -> drumlin::Result<()> {
@@ -84,6 +87,7 @@ impl Batch {
         let (start, end) = (start.as_ref(), end.as_ref());
         let state = keyspace.state_in(&self.db)?;
         write::check_range(state, start, end)?;
+        self.grow(start.len() + end.len())?;
         let comparator = &state.options.comparator;
         for slot in &mut self.operations {
             let covered = slot.as_ref().is_some_and(|o| {
@@ -96,7 +100,6 @@ impl Batch {
                 *slot = None;
             }
         }
-        self.grow(start.len() + end.len())?;
         self.operations.push(Some(Operation {
             keyspace: state.clone(),
             kind: Kind::RangeDelete,

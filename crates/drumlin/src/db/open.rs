@@ -123,8 +123,10 @@ pub(crate) fn open(env: Env, directory: &Path, options: Options) -> Result<Arc<S
         Ok(()) => Ok(store),
         Err(why) => {
             if why.is_no_space() && store.log.get().is_none() {
-                // What was written for nothing; the next open removes what stays. (All of the log was checked by now.)
-                let _ = remove_orphans(&store, &VersionEdit::new());
+                // What was written for nothing; the next open removes what stays.
+                if replay.checked {
+                    let _ = remove_orphans(&store, &VersionEdit::new());
+                }
                 let _ = log::remove_temporaries(&*store.env.fs, &log_directory);
             }
             // Threads run by now that hold the store: it has to be closed, they would not let it go.

@@ -39,6 +39,8 @@ pub(super) struct Replay<'a> {
     next_keyspace_id: u32,
     manifest_path: PathBuf,
     gave_up: bool,
+    /// All of the log was found to fit the manifest.
+    pub checked: bool,
     /// The device has no room: what is in memory stays there.
     stays: bool,
 }
@@ -51,7 +53,16 @@ impl<'a> Replay<'a> {
         manifest_path: PathBuf,
     ) -> Replay<'a> {
         let edit = VersionEdit::new();
-        Replay { store, recovered, edit, next_keyspace_id, manifest_path, gave_up: false, stays: false }
+        Replay {
+            store,
+            recovered,
+            edit,
+            next_keyspace_id,
+            manifest_path,
+            gave_up: false,
+            checked: false,
+            stays: false,
+        }
     }
 
     fn unknown(&self, keyspace: u32) -> Error {
@@ -80,7 +91,7 @@ impl<'a> Replay<'a> {
         let by_id = by_id(&keyspaces);
         let mut last_applied = Lsn::ZERO;
         let recovered = self.recovered;
-        recovered.replay(first_unflushed(&keyspaces), &mut |lsn, entry: EntryView<'_>| {
+        let applied = recovered.replay(first_unflushed(&keyspaces), &mut |lsn, entry: EntryView<'_>| {
             let Some(keyspace) = self.keyspace_of(&by_id, entry.keyspace)? else { return Ok(()) };
             let guard = epoch::pin();
             let now = keyspace.current.load(&guard);
@@ -105,7 +116,9 @@ impl<'a> Replay<'a> {
                 }
             }
             Ok(())
-        })
+        });
+        self.checked |= applied.is_ok();
+        applied
     }
 
     /// Flushes what was recovered of every keyspace; everything below `start` is in tables then, unless the device is full.
@@ -134,6 +147,7 @@ impl<'a> Replay<'a> {
         self.recovered.replay(first_unflushed(&keyspaces), &mut |_, entry: EntryView<'_>| {
             self.keyspace_of(&by_id, entry.keyspace).map(drop)
         })?;
+        self.checked = true;
         let orphans = remove_orphans(self.store, &self.edit)?;
         Ok(self.recovered.remove_unneeded()? || orphans)
     }
@@ -210,11 +224,16 @@ pub(super) fn with_room<T>(
 }
 
 /// Removes table files that no version names: left by a crash between writing and naming them. A table that is named, by
-/// the manifest or by `edit`, is left alone wherever it lies. True if there was one.
+/// the manifest or by `edit`, is left alone wherever it lies; so is every one while nobody knows what the manifest says.
+/// True if there was one.
 pub(super) fn remove_orphans(store: &Store, edit: &VersionEdit) -> Result<bool> {
     let orphans = {
         let manifest = store.manifest.lock();
-        let mut state = manifest.as_ref().ok_or(Error::Closed { what: "store" })?.state().clone();
+        let manifest = manifest.as_ref().ok_or(Error::Closed { what: "store" })?;
+        if manifest.poisoned().is_some() {
+            return Ok(false);
+        }
+        let mut state = manifest.state().clone();
         state.apply(edit).map_err(|misfit| Error::invalid(misfit.to_string()))?;
         let places = store.options.level_paths.values().chain([&store.directory]);
         version::orphans(&*store.env.fs, places.map(PathBuf::as_path), &state)?

@@ -106,6 +106,7 @@ impl Tombstones {
     }
 
     /// The part of the set within [start, end); `None` is unbounded.
+    #[cfg(test)]
     pub fn clipped(
         &self,
         comparator: &dyn Comparator,

@@ -9,7 +9,7 @@
 //! 2. Temporary files were never a part of the log: a segment gets its name when its header is durable.
 //! 3. After `make_durable` the log reads the same, whatever is lost later, provided that no record is missing in it.
 //!
-//! Tests: `tests/at_rest.rs`, `db::tests::full`.
+//! Tests: `db::tests::killed`.
 
 use std::path::Path;
 

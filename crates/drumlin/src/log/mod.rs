@@ -83,10 +83,9 @@ use crate::sync::{CachePadded, Condvar, Mutex};
 
 pub use at_rest::{remove_temporaries, reserve};
 pub use entry::{EntryParts, EntryView, RecordParts};
-pub use format::{Mark, Uuid};
+pub use format::Uuid;
 pub use recover::{Mode, ScanOptions, scan};
-pub use recovered::{Hole, Recovered, SegmentInfo, SessionInfo};
-pub use room::Room;
+pub use recovered::{Recovered, SegmentInfo};
 pub use start::{LogOptions, Prior};
 
 #[cfg(all(test, loom))]
@@ -253,13 +252,9 @@ impl Shared {
 
 impl Log {
     /// Why the log takes no more writes, if a failure made it so.
+    #[cfg(all(test, not(loom)))]
     pub fn poisoned(&self) -> Option<String> {
         self.shared.state.lock().poisoned.clone()
-    }
-
-    /// Poisons the log: for a failure elsewhere after which no write may be acknowledged.
-    pub fn poison(&self, why: impl Into<String>) {
-        self.shared.poison(why.into());
     }
 
     /// Log units per segment: a border is a multiple of this.
@@ -282,6 +277,7 @@ impl Log {
     }
 
     /// The first LSN that may still be needed.
+    #[cfg(all(test, not(loom)))]
     pub fn floor(&self) -> Lsn {
         self.shared.state.lock().floor
     }

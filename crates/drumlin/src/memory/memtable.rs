@@ -49,6 +49,7 @@ pub struct VersionRef<'a> {
 
 impl MemTable {
     /// An empty memtable for keys in the given order.
+    #[cfg(test)]
     pub fn new(comparator: ComparatorRef) -> MemTable {
         MemTable::charged(comparator, Arc::default())
     }
@@ -128,11 +129,6 @@ impl MemTable {
     /// The range tombstones with LSN < `at`, committed or not. O(n log n).
     pub fn tombstones(&self, at: Lsn) -> Tombstones {
         self.ranges.below(&**self.list.comparator(), at)
-    }
-
-    /// All range tombstones, committed or not. Shared: O(1) until the next one is added.
-    pub fn tombstones_shared(&self) -> Arc<Tombstones> {
-        self.ranges.joined(&**self.list.comparator())
     }
 
     /// True if there is a range tombstone. One load.

@@ -22,7 +22,6 @@
 #![allow(unsafe_code)]
 
 use std::sync::Arc;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crossbeam_epoch::{self as epoch, Atomic, Owned};
@@ -45,8 +44,6 @@ pub(super) struct TombstoneSet {
 struct Sequence {
     /// Largest first; never empty.
     runs: Vec<Arc<Run>>,
-    /// All runs in one list, made when first asked for.
-    joined: OnceLock<Arc<Tombstones>>,
 }
 
 struct Run {
@@ -136,7 +133,7 @@ impl TombstoneSet {
         let bytes = runs.iter().map(|run| run.heap_bytes()).sum();
         self.account.add(bytes);
         self.account.give_back(self.bytes.swap(bytes, Ordering::Relaxed));
-        self.published.store(Owned::new(Sequence { runs, joined: OnceLock::new() }), Ordering::Release);
+        self.published.store(Owned::new(Sequence { runs }), Ordering::Release);
         if !old.is_null() {
             // SAFETY: no longer reachable, and nobody else gives it away: this thread has the turn.
             // Test: a_reader_outlives_what_is_added_meanwhile, under the address sanitizer.
@@ -165,19 +162,6 @@ impl TombstoneSet {
             tombstones.filter(|tombstone| tombstone.lsn < at).cloned().collect()
         };
         self.read(all).map_or(Tombstones::EMPTY, |tombstones| Tombstones::build(comparator, tombstones))
-    }
-
-    /// All of them, committed or not, in one list that is made once per addition and then shared.
-    pub(super) fn joined(&self, comparator: &dyn Comparator) -> Arc<Tombstones> {
-        let guard = epoch::pin();
-        // SAFETY: as in `read`.
-        let sequence = unsafe { self.published.load(Ordering::Acquire, &guard).as_ref() };
-        let Some(sequence) = sequence else { return Arc::default() };
-        let join = || {
-            let tombstones = sequence.runs.iter().flat_map(|run| run.tombstones.iter());
-            Arc::new(Tombstones::build(comparator, tombstones.cloned().collect()))
-        };
-        sequence.joined.get_or_init(join).clone()
     }
 
     /// Shows the present runs; `None` if there are none.
@@ -244,7 +228,7 @@ mod tests {
                 Tombstones::build(&Bytewise, tombstones.collect())
             };
             assert_eq!(set.below(&Bytewise, Lsn(80)), known(80));
-            assert_eq!(*set.joined(&Bytewise), known(u64::MAX));
+            assert_eq!(set.below(&Bytewise, Lsn::MAX), known(u64::MAX));
         }
         assert!(!set.is_empty());
         assert!(set.bytes() > 0);
@@ -303,7 +287,7 @@ mod tests {
                             let lsn = set.newest_covering(&Bytewise, &[key as u8], Lsn::MAX, |_, _| true);
                             assert_eq!(lsn, Some(Lsn(key + 1)));
                         }
-                        assert!(set.joined(&Bytewise).len() as u64 >= known);
+                        assert!(set.below(&Bytewise, Lsn::MAX).len() as u64 >= known);
                         if known == u64::from(count) {
                             return;
                         }

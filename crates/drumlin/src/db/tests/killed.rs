@@ -2,6 +2,7 @@
 //!
 //! By hand, on a real file system: as in `full`, with `kill -9` while the device is full.
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -86,8 +87,7 @@ fn a_log_that_is_carried_over_outlives_every_later_power_loss() {
     drop((k, other, db));
 
     dead.set_fault_hook(Some(Box::new(|call| {
-        (call.operation == Operation::Append && is_of_a_table(call))
-            .then_some(std::io::ErrorKind::StorageFull)
+        (call.operation == Operation::Append && is_of_a_table(call)).then_some(ErrorKind::StorageFull)
     })));
     let taken = Arc::new(Mutex::new(Vec::new()));
     let (watched, lost) = (Arc::downgrade(&dead), taken.clone());
@@ -158,6 +158,53 @@ fn a_store_that_finds_no_room_at_all_says_how_much_it_needs() {
     assert!(open(&dead).is_ok(), "what was tried did no harm");
 }
 
+/// The floor below which the log is not needed stands in a mapped page before it is synced. An open on a full device that
+/// takes it from there, and removes the files below, must not leave a power loss to find the floor of before.
+#[test]
+fn segments_that_an_open_gives_up_are_not_missed_after_a_power_loss() {
+    let fs = MemFs::new();
+    let small = Options { segment_bytes: 64 << 10, ..options() };
+    let open = |fs: &Arc<MemFs>| Db::open_with(Env::with_fs(fs.clone()), STORE, small.clone());
+    let db = open(&fs).expect("opens");
+    let k = db.keyspace("k", KeyspaceOptions::default()).expect("makes");
+    let taken = Arc::new(Mutex::new(Vec::new()));
+    let (watched, dead) = (Arc::downgrade(&fs), taken.clone());
+    fs.set_hook(Some(Box::new(move |call| {
+        if let Some(fs) = watched.upgrade().filter(|_| call.operation == Operation::SyncRegion) {
+            dead.lock().push(fs.process_crash_clone());
+        }
+    })));
+    let mut written = 0;
+    for _ in 0..2 {
+        for number in written..written + 100 {
+            let (key, value) = record(number, VALUE_BYTES);
+            k.put(key, value).expect("puts");
+        }
+        written += 100;
+        db.flush().expect("flushes");
+    }
+    fs.set_hook(None);
+    drop((k, db));
+    let logs = |fs: &MemFs| fs.files().iter().filter(|p| p.extension().is_some_and(|e| e == "log")).count();
+    let mut gave_up = 0;
+    for (moment, dead) in taken.lock().iter().enumerate() {
+        let before = logs(dead);
+        dead.set_fault_hook(Some(Box::new(|call| {
+            let name = call.path.file_name().map(|name| name.to_string_lossy().into_owned());
+            let of_manifest = name.is_some_and(|name| name.starts_with("MANIFEST-"));
+            (of_manifest && call.operation == Operation::Append).then_some(ErrorKind::StorageFull)
+        })));
+        assert!(open(dead).is_err_and(|e| e.is_no_space()));
+        gave_up += usize::from(logs(dead) < before);
+        for seed in 0..4 {
+            let lost = dead.crash_clone_random(seed, 0.5);
+            let db = open(&lost).unwrap_or_else(|e| panic!("moment {moment}, seed {seed}: {e}"));
+            drop(db);
+        }
+    }
+    assert!(gave_up > 2, "only {gave_up} times was anything given up");
+}
+
 /// The tables of a manifest that lost its end look like orphans. An open on a full device must not take them for room
 /// before it has found that out.
 #[test]
@@ -186,7 +233,7 @@ fn a_full_device_costs_no_tables_of_a_manifest_that_lost_its_end() {
     dead.set_fault_hook(Some(Box::new(|call| {
         let is_log = call.operation == Operation::MapLog && call.path.extension().is_some_and(|e| e == "tmp");
         (is_log || (call.operation == Operation::Append && is_of_a_table(call)))
-            .then_some(std::io::ErrorKind::StorageFull)
+            .then_some(ErrorKind::StorageFull)
     })));
     let found = within(Duration::from_secs(60), "an open", || open(&dead).map(drop));
     assert!(found.as_ref().is_err_and(Error::is_corruption), "{found:?}");
