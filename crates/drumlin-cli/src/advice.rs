@@ -63,7 +63,7 @@ fn store(error: &Error, args: &Args, db: &str) -> Option<String> {
             format!("{db} is a file, and a store is a directory: name another place with --db DIR")
         }
         Error::Io { source, .. } => file(source.kind())?.into(),
-        Error::NoSpace { path } => room(path)?,
+        Error::NoSpace { path, shortage: None } => room(path)?,
         _ => return None,
     })
 }
@@ -102,7 +102,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let args = Args::try_parse_from(["drumlin", "put", "k", "v"]).unwrap();
         // The file, and the directory that it was to be in, are not there.
-        let full = Error::NoSpace { path: dir.path().join("log").join("0000000001.log") };
+        let full = Error::NoSpace { path: dir.path().join("log").join("0000000001.log"), shortage: None };
         let advice = advice(&Failure::Store(full), &args).unwrap();
         assert!(advice.contains("iB are free there, and the log grows by 16.0 MiB at a time"), "{advice}");
     }

@@ -31,10 +31,12 @@ pub enum Error {
     #[error("{0}")]
     Corruption(Corruption),
     /// The device is full. Nothing is lost; writes resume by themselves once space is free.
-    #[error("no space left on the device for {}: free some, writes then resume by themselves", path.display())]
+    #[error("no space left on the device for {}: {}", path.display(), way_out(shortage.as_ref()))]
     NoSpace {
         /// The file that could not grow.
         path: PathBuf,
+        /// For a store that cannot be opened for writing: how much it lacks.
+        shortage: Option<Shortage>,
     },
     /// The store stopped taking writes after a failure that retrying cannot mend
     /// (a failed sync, a failed manifest write). Gets and recent snapshots go on; what
@@ -86,6 +88,26 @@ pub enum Error {
     },
 }
 
+/// What a device lacks for a store to be opened for writing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shortage {
+    /// Bytes that opening takes, at most.
+    pub needed: u64,
+    /// Bytes that are free, if the system tells.
+    pub free: Option<u64>,
+}
+
+fn way_out(shortage: Option<&Shortage>) -> String {
+    let Some(&Shortage { needed, free }) = shortage else {
+        return "free some, writes then resume by themselves".into();
+    };
+    let free = free.map_or_else(|| "not known".into(), |bytes| format!("{bytes} bytes"));
+    format!(
+        "opening the store for writing needs up to {needed} bytes (free: {free}); free some, or open it read-only, which \
+         needs none"
+    )
+}
+
 /// Where stored bytes are wrong, and how that was seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Corruption {
@@ -112,7 +134,9 @@ impl Error {
     pub fn io(op: &'static str, path: impl AsRef<Path>, source: io::Error) -> Self {
         let path = path.as_ref().to_path_buf();
         match source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::NoSpace { path },
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                Error::NoSpace { path, shortage: None }
+            }
             _ => Error::Io { op, path, source: Arc::new(source) },
         }
     }

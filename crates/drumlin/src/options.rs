@@ -147,7 +147,8 @@ pub struct KeyspaceOptions {
     /// Order of keys. Fixed at creation. Default bytewise.
     pub comparator: ComparatorRef,
     /// False: writes are never logged and are lost with the process ([`Durability::Memory`]);
-    /// flushed data stays. Fixed at creation. Default true.
+    /// flushed data stays. Each such keyspace comes back as of its own last flush, so a batch over several of them, or over
+    /// one and a logged one, is not atomic across a crash (it is for readers). Fixed at creation. Default true.
     pub logged: bool,
     /// Bytes after which the memtable is flushed; `None`: a share of the store's memory. Default `None`.
     pub memtable_bytes: Option<usize>,

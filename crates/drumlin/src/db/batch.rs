@@ -25,7 +25,10 @@ pub(crate) struct Operation {
     pub value: Vec<u8>,
 }
 
-/// Writes that take effect together, or not at all.
+/// Writes that take effect together, or not at all. That holds for every reader, and for what a crash leaves: with one
+/// exception, writes to keyspaces that are not [logged](crate::KeyspaceOptions::logged). Each of these comes back as far as
+/// it was flushed, so after a crash the parts of one batch may be there in one such keyspace and missing in another, or in
+/// the logged ones.
 ///
 /// ```
 /// # fn main() -> drumlin::Result<()> {

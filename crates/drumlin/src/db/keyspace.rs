@@ -164,10 +164,11 @@ impl Keyspace {
     pub(crate) fn get_at(&self, key: &[u8], at: Lsn) -> Result<Option<Slice>> {
         self.db.store.check_readable()?;
         self.state.check_open()?;
-        let found = lookup(&self.state, self.db.store.sequencer.slots(), key, at)?;
+        let found = lookup(&self.state, self.db.store.sequencer.slots(), key, at);
         // Dropped meanwhile, it may have been found empty.
         self.state.check_open()?;
-        Ok(found.value)
+        // Closed meanwhile, its files may have been found missing.
+        found.map(|found| found.value).or_else(|error| self.db.store.check_readable().and(Err(error)))
     }
 
     /// The values of several keys, each as of its own instant; use a snapshot for one instant. As many gets.
@@ -216,8 +217,9 @@ impl Keyspace {
     }
 
     fn scan(&self, bounds: scan::Bounds) -> Result<Scan> {
-        let snapshot = self.db.snapshot()?;
-        Scan::new(&self.state, snapshot.pinned(), bounds)
+        let pinned = self.db.snapshot()?.pinned();
+        // Closed meanwhile, its files may have been found missing.
+        Scan::new(&self.state, pinned.clone(), bounds).or_else(|error| pinned.check().and(Err(error)))
     }
 
     /// Sets `key` to what `f` makes of its value (`None`: absent), atomically; returns the new value.

@@ -3,6 +3,11 @@
 //! Place: the top layer of the engine. `open` makes a store from a directory; `write`, `lookup` and
 //! `scan` are its ways in; `background` moves data down; `superversion` is what ties them together.
 //!
+//! A drop's place in the history: it is marked (handles answer `Closed` from there on), writers that looked before are
+//! waited for, the log is synced, and only then the manifest says it. What was acknowledged before the mark lies below
+//! that sync, so a power loss that keeps the drop keeps it, too. What is acknowledged later comes after the drop: nobody
+//! who wrote it can have used the keyspace since. A drop that fails or is cut off takes its mark back: it never was.
+//!
 //! Concurrency: [`Db`], [`Keyspace`], [`Snapshot`] are `Clone + Send + Sync`; nothing borrows the
 //! store. The store closes when the last of them is dropped, or at [`Db::close`].
 
@@ -17,6 +22,7 @@ mod open;
 mod pointer;
 mod pressure;
 mod recovery;
+mod replay;
 mod scan;
 mod slice;
 mod snapshot;
@@ -52,6 +58,7 @@ use crate::options::{KeyspaceOptions, Options};
 use crate::table::TableHandle;
 use crate::version::{Change, KeyspaceId, VersionEdit, encode_options};
 
+use keyspace::KeyspaceState;
 use snapshot::Pinned;
 use store::Store;
 
@@ -111,14 +118,23 @@ impl std::fmt::Debug for Db {
     }
 }
 
+/// Closes the store, or waits until whoever came first has; all are told the same.
 fn close(store: &Store) -> Result<()> {
-    if !store.mark_closed() {
-        return Ok(());
+    let mut closing = store.closing.lock();
+    if let Some(told) = &*closing {
+        return told.clone();
     }
+    store.mark_closed();
+    let told = close_first(store);
+    *closing = Some(told.clone());
+    told
+}
+
+fn close_first(store: &Store) -> Result<()> {
     // Writes that are beyond their look at the mark end here; later ones see it, under their key's lock.
     // What the log is closed with is then all there is.
     drop(store.stripes.lock_all());
-    store.background.stop(store);
+    store.background.stop();
     let told = store.background.verdict(store);
     let result = match store.log.get() {
         Some(log) => {
@@ -187,7 +203,7 @@ impl Db {
     pub fn open_keyspace(&self, name: &str) -> Result<Keyspace> {
         self.store.check_readable()?;
         let state = self.store.keyspaces.lock().get(name).cloned();
-        match state {
+        match state.filter(|state| !state.is_dropped()) {
             Some(state) => Ok(Keyspace { db: self.clone(), state }),
             None => Err(Error::NotFound { what: "keyspace", name: name.to_string() }),
         }
@@ -197,11 +213,23 @@ impl Db {
         options.validate()?;
         check_keyspace_name(name)?;
         let store = &self.store;
-        let mut keyspaces = store.keyspaces.lock();
-        if let Some(state) = keyspaces.get(name) {
-            return Ok(Keyspace { db: self.clone(), state: state.clone() });
-        }
-        let id = KeyspaceId(store.next_keyspace_id.fetch_add(1, Ordering::Relaxed) as u32);
+        let mut keyspaces = loop {
+            let keyspaces = store.keyspaces.lock();
+            match keyspaces.get(name) {
+                None => break keyspaces,
+                Some(state) if !state.is_dropped() => {
+                    return Ok(Keyspace { db: self.clone(), state: state.clone() });
+                }
+                Some(_) => {}
+            }
+            // It is being dropped: until that is done, or has failed.
+            drop(keyspaces);
+            drop(store.dropping.lock());
+        };
+        let id = store.next_keyspace_id.load(Ordering::Relaxed);
+        let id = u32::try_from(id).ok().filter(|id| *id < u32::MAX).map(KeyspaceId);
+        let id = id.ok_or_else(|| Error::invalid("every keyspace id has been used"))?;
+        store.next_keyspace_id.store(u64::from(id.0) + 1, Ordering::Relaxed);
         let edit = VersionEdit::new()
             .with(Change::CreateKeyspace { id, name: name.to_string(), options: encode_options(&options) })
             .with(Change::NextKeyspaceId(id.0 + 1));
@@ -225,19 +253,20 @@ impl Db {
             return Err(Error::ReadOnly { op: "drop_keyspace" });
         }
         store.check_readable()?;
-        // The drop is durable at once; so is then what came before it. (Before the lock: the thread
-        // that opens log segments takes it, and a sync may have to wait for a segment.)
-        store.sync_log(store.sequencer.tail())?;
-        let mut keyspaces = store.keyspaces.lock();
-        let Some(state) = keyspaces.get(name).cloned() else {
+        let _dropping = store.dropping.lock();
+        let Some(state) = store.keyspaces.lock().get(name).cloned() else {
             return Err(Error::NotFound { what: "keyspace", name: name.to_string() });
         };
-        open::append(store, &VersionEdit::new().with(Change::DropKeyspace { id: state.id }))?;
+        // Most of what there is to sync, while everybody goes on.
+        store.sync_log(store.sequencer.tail())?;
         state.dropped.store(true, Ordering::Release);
-        let mut next = (**keyspaces).clone();
-        next.remove(name);
-        *keyspaces = Arc::new(next);
-        drop(keyspaces);
+        let dropped = self.drop_durably(&state);
+        if dropped.is_err() {
+            state.dropped.store(false, Ordering::Release);
+            // A job that ran into the mark is due again.
+            store.background.wake();
+        }
+        dropped?;
         // A job that installs checks `dropped` under the manifest's lock, so no table comes after this.
         let manifest = store.manifest.lock();
         state.current.replace(|now| {
@@ -248,6 +277,21 @@ impl Db {
         // Its memory is free, and whoever waits for its flush waits in vain.
         store.measure_pressure();
         store.background.wake();
+        Ok(())
+    }
+
+    /// Makes the drop of a keyspace that is marked durable, and before it everything that came before it. (Without the lock
+    /// of the keyspaces: the thread that opens log segments takes it, and writers and syncs may wait for a segment.)
+    fn drop_durably(&self, state: &KeyspaceState) -> Result<()> {
+        let store = &self.store;
+        // Whoever looked before it was marked, and is writing.
+        drop(store.stripes.lock_all());
+        store.sync_log(store.sequencer.tail())?;
+        let mut keyspaces = store.keyspaces.lock();
+        open::append(store, &VersionEdit::new().with(Change::DropKeyspace { id: state.id }))?;
+        let mut next = (**keyspaces).clone();
+        next.remove(&state.name);
+        *keyspaces = Arc::new(next);
         Ok(())
     }
 

@@ -3,36 +3,43 @@
 //! Place: called by `Db::open`. Reads the manifest, then the log above what is flushed, then starts
 //! the log's next session and the background threads.
 //!
+//! Order, for a device that is full: what never counted goes first (temporary files, the log's ballast); then what the
+//! log reads is checked against the manifest, so that damage is found before anything is written; then a new manifest
+//! is begun, the first segment's space is taken, and only what is left serves the flush. What the manifest does not name,
+//! and the log's spare files, go when one of these finds the device full (`replay`), else at the end.
+//!
 //! Invariants:
 //! - **I7 Survival.** Every whole record that the log's rules let survive is applied in LSN order.
 //!   After an unclean stop everything recovered is flushed, and one manifest edit makes all of it
 //!   count, before the first new write. So a power loss during recovery finds the old log, cut where
 //!   such a loss cuts it, or none of it; the old log is never read again after the edit, and nothing
-//!   can be appended behind a hole.
+//!   can be appended behind a hole. A device without room for that has the log made durable instead, if it has no
+//!   hole: then no loss cuts it, and it stays logged where it is.
 //! - A read-only open writes nothing: no lock file is created, no orphan removed, no log cut.
 //! - After a clean close the log is complete: what it holds becomes the newest generation and stays
 //!   logged where it is (unless it has very many files); the new session starts at the next segment.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock, Weak};
 
 use crossbeam_epoch as epoch;
 
 use crate::commit::Sequencer;
 use crate::env::{Env, FileLock};
-use crate::error::{Error, Result};
-use crate::key::{KeyHasher, Kind, Lsn};
-use crate::log::{self, EntryView, Log, LogOptions, Recovered, ScanOptions};
+use crate::error::{Error, Result, Shortage};
+use crate::key::{KeyHasher, Lsn};
+use crate::log::{self, Log, LogOptions, Prior, Recovered, ScanOptions};
 use crate::options::{KeyspaceOptions, Options};
 use crate::table::{TableHandle, TableOptions};
-use crate::version::{self, Change, Identity, Levels, Manifest, StoreState, VersionEdit};
+use crate::version::{self, Change, Identity, Levels, Manifest, ManifestInfo, StoreState, VersionEdit};
 
-use super::background::{Background, apply, edit_of, flush_generations, job_context};
+use super::background::Background;
 use super::keyspace::KeyspaceState;
 use super::memory::Memory;
 use super::recovery::RecoveryReport;
+use super::replay::{Replay, remove_orphans, with_room};
 use super::store::{Keyspaces, Store};
 use super::superversion::{Current, Generation, SuperVersion};
 
@@ -56,14 +63,13 @@ pub(crate) fn open(env: Env, directory: &Path, options: Options) -> Result<Arc<S
         }
         Some(env.fs.lock(&directory.join(LOCK_FILE), true)?)
     };
-    let (manifest, identity, state, manifest_path) = load(&env, directory, &options)?;
-    if !options.read_only {
-        // A table is no more durable than the name of the directory it lies in.
-        options.level_paths.values().try_for_each(|path| version::make_directory(&*env.fs, path))?;
-    }
+    let (manifest, identity, state, info) = load(&env, directory, &options)?;
     let log_directory = directory.join(LOG_DIRECTORY);
+    if !options.read_only {
+        remove_temporaries(&env, directory, &options)?;
+    }
     let recovered = log::scan(&env.fs, &log_directory, scan_options(&identity, &state))?;
-    check_manifest_reaches(&state, &recovered, &manifest_path)?;
+    check_manifest_reaches(&state, &recovered, &info.path)?;
     let memory = Memory::new(&env, &options);
     let keyspaces = keyspaces_of(directory, &options, &identity, &state, &memory)?;
     for keyspace in keyspaces.values() {
@@ -71,7 +77,7 @@ pub(crate) fn open(env: Env, directory: &Path, options: Options) -> Result<Arc<S
         let levels = &keyspace.current.load(&guard).levels;
         levels
             .check(&*keyspace.options.comparator)
-            .map_err(|misfit| Error::corruption(&manifest_path, None, misfit.to_string()))?;
+            .map_err(|misfit| Error::corruption(&info.path, None, misfit.to_string()))?;
     }
 
     let session_segment = state.session.map_or(0, |s| s.first_segment);
@@ -80,16 +86,25 @@ pub(crate) fn open(env: Env, directory: &Path, options: Options) -> Result<Arc<S
     let newest = newest.chain(state.tables().map(|(_, _, meta)| meta.max_lsn)).max().unwrap_or_default();
     let first_segment = recovered.first_segment_after(newest).max(session_segment);
     let segment_units = identity.segment_bytes / Lsn::UNIT_BYTES;
-    let start = if options.read_only { recovered.end } else { Lsn(first_segment * segment_units) };
-    let sequencer = Sequencer::new(start);
-    let next_table_id = Arc::new(AtomicU64::new(state.next_table_id));
-    let next_ids = (next_table_id, u64::from(state.next_keyspace_id));
+    let next_start = first_segment.checked_mul(segment_units).map(Lsn).filter(|start| *start <= Lsn::END);
+    let Some(next_start) = next_start else {
+        let what = format!("the log would go on in segment {first_segment}, which it cannot have");
+        return Err(Error::corruption(&info.path, None, what));
+    };
+    let start = if options.read_only { recovered.end } else { next_start };
+    let shortage = Shortage {
+        needed: info.bytes
+            + identity.segment_bytes
+            + if recovered.is_whole() { 0 } else { recovered.needed_bytes() },
+        free: None,
+    };
+    let next_ids = (Arc::new(AtomicU64::new(state.next_table_id)), u64::from(state.next_keyspace_id));
     let store = Arc::new(Store::new(
         env,
         directory.to_path_buf(),
         options,
         identity,
-        sequencer,
+        Sequencer::new(start),
         memory,
         keyspaces,
         next_ids,
@@ -97,36 +112,76 @@ pub(crate) fn open(env: Env, directory: &Path, options: Options) -> Result<Arc<S
         lock,
     ));
     let _ = store.recovery.set(RecoveryReport::of(&recovered));
-    let mut recovery = Recovery {
-        store: &store,
-        edit: VersionEdit::new(),
-        next_keyspace_id: state.next_keyspace_id,
-        manifest_path,
-    };
-    recovery.replay(&recovered)?;
+    let mut replay = Replay::new(&store, &recovered, state.next_keyspace_id, info.path);
     if store.options.read_only {
+        replay.run()?;
         return Ok(store);
     }
-    if !recovered.clean || recovered.segments.len() > LOG_FILES_MAX {
-        recovery.flush_all(start)?;
-    }
-    if !recovery.edit.is_empty() {
-        append(&store, &recovery.edit)?;
-    }
-    // Behind the log's start: from this edit on a log that lacks the session has lost it.
-    let session = Change::SessionStart { first_segment, boot_id: store.env.fs.boot_id() };
-    let served = start_log(&store, &log_directory, first_segment, &recovered)
-        .and_then(|()| append(&store, &session.into()))
-        .and_then(|()| remove_orphans(&store))
-        .and_then(|()| Background::start(&store));
+    let served =
+        begin(&store, &mut replay, &log_directory, first_segment).and_then(|()| Background::start(&store));
     match served {
         Ok(()) => Ok(store),
         Err(why) => {
+            if why.is_no_space() && store.log.get().is_none() {
+                // What was written for nothing; the next open removes what stays.
+                if replay.checked {
+                    let _ = remove_orphans(&store, &VersionEdit::new());
+                }
+                let _ = log::remove_temporaries(&*store.env.fs, &log_directory);
+            }
             // Threads run by now that hold the store: it has to be closed, they would not let it go.
             let _ = super::close(&store);
-            Err(why)
+            Err(with_shortage(&store, shortage, why))
         }
     }
+}
+
+/// Everything that an open writes, in order.
+fn begin(
+    store: &Arc<Store>,
+    replay: &mut Replay<'_>,
+    log_directory: &Path,
+    first_segment: u64,
+) -> Result<()> {
+    let (fs, recovered) = (&store.env.fs, replay.recovered);
+    let segment_bytes = store.identity.segment_bytes as usize;
+    if store.manifest.lock().is_none() {
+        let manifest =
+            with_room(|| Manifest::open(&store.env, &store.directory), || recovered.remove_unneeded())?;
+        *store.manifest.lock() = Some(manifest.0);
+    }
+    // A table is no more durable than the name of the directory it lies in.
+    store.options.level_paths.values().try_for_each(|path| version::make_directory(&**fs, path))?;
+    with_room(|| log::reserve(&**fs, log_directory, first_segment, segment_bytes), || replay.give_up())?;
+    replay.run()?;
+    if !recovered.clean || recovered.segments.len() > LOG_FILES_MAX {
+        replay.flush_all(store.sequencer.tail())?;
+    }
+    let prior = replay.seal()?;
+    if !replay.edit.is_empty() {
+        append(store, &replay.edit)?;
+    }
+    start_log(store, log_directory, first_segment, prior)?;
+    // Behind the log's start: from this edit on a log that lacks the session has lost it.
+    let session = Change::SessionStart { first_segment, boot_id: fs.boot_id() };
+    append(store, &session.into())?;
+    remove_orphans(store, &VersionEdit::new()).map(drop)
+}
+
+/// Files that never counted: what was being written when a process died, and the log's ballast.
+fn remove_temporaries(env: &Env, directory: &Path, options: &Options) -> Result<()> {
+    let places = options.level_paths.values().map(PathBuf::as_path).chain([directory]);
+    for path in version::temporaries(&*env.fs, places)? {
+        env.fs.remove(&path)?;
+    }
+    log::remove_temporaries(&*env.fs, &directory.join(LOG_DIRECTORY))
+}
+
+/// A full device, told with what is missing there.
+fn with_shortage(store: &Store, shortage: Shortage, why: Error) -> Error {
+    let Error::NoSpace { path, .. } = why else { return why };
+    let free = store.env.fs.free_bytes(&store.directory).ok().flatten();
+    Error::NoSpace { path, shortage: Some(Shortage { free, ..shortage }) }
 }
 
 /// Keeps writers out, if the store ever had one.
@@ -155,23 +210,18 @@ fn no_store(directory: &Path) -> Error {
     Error::NotFound { what: "store", name: directory.display().to_string() }
 }
 
-/// Manifest (if writable), identity, state, and the path of the manifest.
-type Loaded = (Option<Manifest>, Identity, StoreState, PathBuf);
+/// The manifest if it was made just now, identity, state, and what was found of the manifest file.
+type Loaded = (Option<Manifest>, Identity, StoreState, ManifestInfo);
 
 fn load(env: &Env, directory: &Path, options: &Options) -> Result<Loaded> {
     match Manifest::load(&*env.fs, directory) {
-        Ok((identity, state, info)) if options.read_only => Ok((None, identity, state, info.path)),
-        Ok(_) => {
-            let (manifest, identity, state) = Manifest::open(env, directory)?;
-            let path = manifest.path();
-            Ok((Some(manifest), identity, state, path))
-        }
+        Ok((identity, state, info)) => Ok((None, identity, state, info)),
         Err(Error::NotFound { .. }) if options.create_if_missing && !options.read_only => {
             let free = env.fs.free_bytes(directory)?;
             let identity = Identity::generate(env, segment_bytes(options, free) as u64);
-            let manifest = Manifest::create(env, directory, identity.clone())?;
-            let path = manifest.path();
-            Ok((Some(manifest), identity, StoreState::default(), path))
+            let manifest = Manifest::create(env, directory, identity)?;
+            let (identity, state, info) = Manifest::load(&*env.fs, directory)?;
+            Ok((Some(manifest), identity, state, info))
         }
         Err(Error::NotFound { .. }) => Err(no_store(directory)),
         Err(error) => Err(error),
@@ -298,99 +348,6 @@ pub(crate) fn append_to(store: &Store, manifest: &mut Manifest, edit: &VersionEd
     appended
 }
 
-/// A recovery under way. Nobody else sees the store yet, so its tables show before the manifest
-/// names them: all of them at once, at the end.
-struct Recovery<'a> {
-    store: &'a Store,
-    edit: VersionEdit,
-    /// Keyspaces below were made; those that the manifest does not list were dropped.
-    next_keyspace_id: u32,
-    manifest_path: PathBuf,
-}
-
-impl Recovery<'_> {
-    fn unknown(&self, keyspace: u32) -> Error {
-        let what = format!(
-            "its end is missing: the log has writes to keyspace {keyspace}, which the manifest says was never made"
-        );
-        Error::corruption(&self.manifest_path, None, what)
-    }
-
-    fn replay(&mut self, recovered: &Recovered) -> Result<()> {
-        let keyspaces = self.store.keyspaces.lock().clone();
-        let by_id: BTreeMap<u32, &Arc<KeyspaceState>> = keyspaces.values().map(|k| (k.id.0, k)).collect();
-        let flushed: Vec<Lsn> = {
-            let guard = epoch::pin();
-            keyspaces.values().map(|k| k.current.load(&guard).flushed_to).collect()
-        };
-        let from = flushed.into_iter().min().unwrap_or(Lsn::ZERO);
-        let mut last_applied = Lsn::ZERO;
-        recovered.replay(from, &mut |lsn, entry: EntryView<'_>| {
-            let Some(keyspace) = by_id.get(&entry.keyspace) else {
-                return if entry.keyspace < self.next_keyspace_id {
-                    Ok(())
-                } else {
-                    Err(self.unknown(entry.keyspace))
-                };
-            };
-            let guard = epoch::pin();
-            let now = keyspace.current.load(&guard);
-            if lsn < now.flushed_to {
-                return Ok(());
-            }
-            if !self.store.options.read_only
-                && now.active().memtable.bytes() > self.store.memtable_limit(keyspace)
-            {
-                // Only between records: the parts of a batch share their LSN.
-                if last_applied < lsn {
-                    self.flush(keyspace, lsn)?;
-                }
-            }
-            last_applied = lsn;
-            let memtable = &keyspace.current.load(&guard).active().memtable;
-            match entry.kind {
-                Kind::RangeDelete => memtable.publish_range_tombstone(entry.key, entry.value, lsn, None),
-                kind => {
-                    let node = memtable.reserve(entry.key, kind, entry.value);
-                    memtable.publish(node, lsn, None);
-                }
-            }
-            Ok(())
-        })
-    }
-
-    /// Flushes what was recovered of every keyspace; everything below `start` is in tables then.
-    fn flush_all(&mut self, start: Lsn) -> Result<()> {
-        let keyspaces = self.store.keyspaces.lock().clone();
-        for keyspace in keyspaces.values() {
-            self.flush(keyspace, start)?;
-        }
-        Ok(())
-    }
-
-    fn flush(&mut self, keyspace: &KeyspaceState, end: Lsn) -> Result<()> {
-        let store = self.store;
-        let generation = {
-            let guard = epoch::pin();
-            keyspace.current.load(&guard).active().clone()
-        };
-        let context = job_context(store, keyspace, Vec::new(), Arc::new(AtomicBool::new(false)));
-        let outcome = flush_generations(&context, keyspace, std::slice::from_ref(&generation))?;
-        let next_table_id = store.next_table_id.load(Ordering::Relaxed);
-        self.edit.changes.extend(edit_of(keyspace.id, &outcome, Some(end), next_table_id).changes);
-        keyspace.current.replace(|now| {
-            let levels = apply(&now.levels, keyspace, &outcome);
-            let memtable = store.memory.memtable(&keyspace.options.comparator);
-            Some(SuperVersion {
-                generations: vec![Generation::new(end, memtable)],
-                levels: Arc::new(levels),
-                flushed_to: end,
-            })
-        });
-        Ok(())
-    }
-}
-
 /// Says in the manifest where the log was closed: one that ends before has lost something. On a full
 /// device it is left unsaid, since nothing is wrong with what was closed.
 pub(crate) fn note_end(store: &Store) -> Result<()> {
@@ -411,7 +368,7 @@ pub(crate) fn scan_options(identity: &Identity, state: &StoreState) -> ScanOptio
     }
 }
 
-fn start_log(store: &Arc<Store>, directory: &Path, first_segment: u64, recovered: &Recovered) -> Result<()> {
+fn start_log(store: &Arc<Store>, directory: &Path, first_segment: u64, prior: Prior) -> Result<()> {
     let owner: Arc<OnceLock<Weak<Store>>> = Arc::new(OnceLock::new());
     let _ = owner.set(Arc::downgrade(store));
     let on_border = Box::new(move |border: Lsn| {
@@ -424,26 +381,10 @@ fn start_log(store: &Arc<Store>, directory: &Path, first_segment: u64, recovered
         log_bytes_max: store.options.log_bytes_max,
         secret: store.identity.secret,
         uuid: store.identity.uuid,
-        prior: recovered.prior(),
+        prior,
     };
     let log = Log::start(&store.env, directory, options, store.sequencer.clone(), first_segment, on_border)?;
     log.recycle_below(store.log_needed_from())?;
     let _ = store.log.set(log);
     Ok(())
-}
-
-/// Removes table files that no version names: left by a crash between writing and naming them. A
-/// table that is named is left alone wherever it lies.
-fn remove_orphans(store: &Store) -> Result<()> {
-    let orphans = {
-        let manifest = store.manifest.lock();
-        let state = manifest.as_ref().ok_or(Error::Closed { what: "store" })?.state();
-        let places = store.options.level_paths.values().chain([&store.directory]);
-        version::orphans(&*store.env.fs, places.map(PathBuf::as_path), state)?
-    };
-    orphans.iter().try_for_each(|orphan| match store.env.fs.remove(orphan) {
-        // An earlier opening's last reader has gone, and has taken the table with it.
-        Err(error) if error.is_missing_file() => Ok(()),
-        other => other,
-    })
 }

@@ -11,6 +11,7 @@
 //!    in these parts, and nothing it needs is dropped while they are held.
 //! 2. Keys come out strictly ascending from the front and strictly descending from the back, each
 //!    at most once in all.
+//! 3. A scan of a store that was closed, or of a snapshot that expired, ends with that error and no other.
 //!
 //! Concurrency: a scan owns counted references (I3); it is `Send + 'static` and blocks nobody.
 //! Origin: cLSM §3.2 (next operations filter versions), weakly consistent iterators.
@@ -246,7 +247,8 @@ impl Scan {
     }
 
     fn yielded(&mut self, step: Result<Option<(Slice, Slice)>>) -> Option<Result<(Slice, Slice)>> {
-        let step = step.and_then(|found| self.snapshot.check().map(|()| found));
+        // First: a closed store has removed files that the scan still held, and what that led to is not the news.
+        let step = self.snapshot.check().and(step);
         self.ended = !matches!(step, Ok(Some(_)));
         step.transpose()
     }

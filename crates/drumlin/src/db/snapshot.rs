@@ -122,10 +122,10 @@ impl Snapshot {
     pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
         self.pinned.check()?;
         keyspace.state_in(&self.pinned.db)?;
-        let value = keyspace.get_at(key.as_ref(), self.pinned.lsn)?;
+        let value = keyspace.get_at(key.as_ref(), self.pinned.lsn);
         // An expiry in the middle of the read may have let a merge drop what it needed.
         self.pinned.check()?;
-        Ok(value)
+        value
     }
 
     /// The records within `bounds`, from either end. Waits for nobody; costs as much as [`Keyspace::range`].
@@ -154,6 +154,7 @@ impl Snapshot {
 
     fn scan(&self, keyspace: &Keyspace, bounds: scan::Bounds) -> Result<Scan> {
         self.pinned.check()?;
-        Scan::new(keyspace.state_in(&self.pinned.db)?, self.pinned(), bounds)
+        let keyspace = keyspace.state_in(&self.pinned.db)?;
+        Scan::new(keyspace, self.pinned(), bounds).or_else(|error| self.pinned.check().and(Err(error)))
     }
 }

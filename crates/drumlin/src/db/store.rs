@@ -4,7 +4,8 @@
 //!
 //! Lock order (take from left to right, never back):
 //! `pressure` → `keyspaces` → `manifest` → a keyspace's `Current::change` → `background.state`.
-//! Key locks are taken with none of these held, and nothing of these is taken under one.
+//! Key locks are taken with none of these held, and nothing of these is taken under one. `closing` and `dropping` come
+//! before everything, key locks included.
 //!
 //! Admission: before a write takes any lock it passes `admit`. With no debt that is two loads; else see `pressure`.
 //! When memtables turn: see `turn`.
@@ -54,6 +55,10 @@ pub(crate) struct Store {
     pub handed_out: Mutex<Vec<Weak<Lease>>>,
     poison: OnceLock<String>,
     closed: AtomicBool,
+    /// Held by whoever closes the store, until it is closed; then what they were told.
+    pub closing: Mutex<Option<Result<()>>>,
+    /// Held by whoever drops a keyspace, from before it is marked until it is gone.
+    pub dropping: Mutex<()>,
     /// Held while the keyspaces' delays are worked out and stored, so that the last look wins.
     pub(super) pressure: Mutex<()>,
     /// Set by `open`.
@@ -94,6 +99,8 @@ impl Store {
             handed_out: Mutex::new(Vec::new()),
             poison: OnceLock::new(),
             closed: AtomicBool::new(false),
+            closing: Mutex::new(None),
+            dropping: Mutex::new(()),
             pressure: Mutex::new(()),
             recovery: OnceLock::new(),
             lock: Mutex::new(lock),
@@ -130,8 +137,8 @@ impl Store {
         self.sequencer.check_unbroken()
     }
 
-    pub fn mark_closed(&self) -> bool {
-        !self.closed.swap(true, Ordering::AcqRel)
+    pub fn mark_closed(&self) {
+        self.closed.store(true, Ordering::Release);
     }
 
     pub fn is_closed(&self) -> bool {

@@ -33,6 +33,9 @@ impl Lsn {
     pub const ZERO: Lsn = Lsn(0);
     /// After every version: a read at `MAX` sees the latest.
     pub const MAX: Lsn = Lsn(u64::MAX);
+    /// No store gets here: 2^63 bytes of log. What is read and lies beyond is damage; below, the sums of a few positions
+    /// do not overflow.
+    pub const END: Lsn = Lsn(1 << 60);
     /// Bytes of log per LSN.
     pub const UNIT_BYTES: u64 = 8;
 }

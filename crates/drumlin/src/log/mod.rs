@@ -49,6 +49,7 @@
 //!
 //! Tests: `tests/`, by property.
 
+mod at_rest;
 mod damage;
 mod entry;
 mod format;
@@ -80,13 +81,12 @@ use crate::key::Lsn;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{CachePadded, Condvar, Mutex};
 
+pub use at_rest::{remove_temporaries, reserve};
 pub use entry::{EntryParts, EntryView, RecordParts};
 pub use format::Uuid;
 pub use recover::{Mode, ScanOptions, scan};
 pub use recovered::{Recovered, SegmentInfo};
-pub use start::LogOptions;
-#[cfg(all(test, not(loom)))]
-pub use start::Prior;
+pub use start::{LogOptions, Prior};
 
 #[cfg(all(test, loom))]
 pub(crate) use format::HEADER_PAGE as SEGMENT_HEAD_BYTES;

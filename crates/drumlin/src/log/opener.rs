@@ -202,7 +202,7 @@ impl Shared {
         };
         match self.env.fs.free_bytes(&self.dir) {
             Ok(Some(free)) if free < files * self.file_bytes() as u64 => {
-                Err(Error::NoSpace { path: self.dir.clone() })
+                Err(Error::NoSpace { path: self.dir.clone(), shortage: None })
             }
             _ => Ok(()),
         }

@@ -77,7 +77,7 @@ struct Session {
 pub fn scan(fs: &Arc<dyn FileSystem>, dir: &Path, options: ScanOptions) -> Result<Recovered> {
     let mut scan = Scan { options, problems: Vec::new() };
     let units = (options.segment_bytes / 8).max(1) as u64;
-    let mut files = list_segments(fs, dir)?;
+    let mut files = scan.list_segments(fs, dir, units)?;
     let newest = files.keys().next_back().copied();
     let mut segments: BTreeMap<u64, SegmentInfo> =
         files.iter().map(|(i, f)| (*i, segment_info(*i, f))).collect();
@@ -226,19 +226,6 @@ fn note_segments(segments: &mut BTreeMap<u64, SegmentInfo>, session: &Session, f
     }
 }
 
-fn list_segments(fs: &Arc<dyn FileSystem>, dir: &Path) -> Result<BTreeMap<u64, SegmentFile>> {
-    if !fs.exists(dir)? {
-        return Ok(BTreeMap::new());
-    }
-    let named = fs.list(dir)?.into_iter().filter(|e| !e.is_dir);
-    Ok(named
-        .filter_map(|e| {
-            let index = format::parse_segment_name(&e.name)?;
-            Some((index, SegmentFile { path: dir.join(&e.name), bytes: e.bytes }))
-        })
-        .collect())
-}
-
 type Headers = BTreeMap<u64, (Result<FileHeader>, Option<Lsn>)>;
 
 struct Scan {
@@ -256,6 +243,28 @@ impl Scan {
             }
             other => Err(other),
         }
+    }
+
+    fn list_segments(
+        &mut self,
+        fs: &Arc<dyn FileSystem>,
+        dir: &Path,
+        units: u64,
+    ) -> Result<BTreeMap<u64, SegmentFile>> {
+        let mut files = BTreeMap::new();
+        if !fs.exists(dir)? {
+            return Ok(files);
+        }
+        for entry in fs.list(dir)?.into_iter().filter(|e| !e.is_dir) {
+            let Some(index) = format::parse_segment_name(&entry.name) else { continue };
+            let path = dir.join(&entry.name);
+            if index.checked_mul(units).is_none_or(|first| first >= Lsn::END.0) {
+                self.problem(Error::corruption(path, None, format!("a log cannot have segment {index}")))?;
+                continue;
+            }
+            files.insert(index, SegmentFile { path, bytes: entry.bytes });
+        }
+        Ok(files)
     }
 
     /// The header of every file, or what is wrong with it, and its floor if the header is good.

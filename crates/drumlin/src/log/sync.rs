@@ -144,7 +144,7 @@ impl Log {
         let through = shared.sync_round(&exclusive)?;
         if shared.sequencer.tail().0 + MARK_UNITS > shared.state.lock().open_end {
             // Only on a full device, with more writers in flight than the slack is for.
-            return Err(Error::NoSpace { path: shared.dir.clone() });
+            return Err(Error::NoSpace { path: shared.dir.clone(), shortage: None });
         }
         let stretch = shared.unmarked(&exclusive, through)?;
         shared.write_mark_record(&exclusive, RecordKind::Close, &stretch)?;

@@ -6,7 +6,8 @@
 //! Invariants:
 //! 1. The checksum depends on the stored bytes, the compression, the frame's offset and the table's
 //!    seed: a frame that lies elsewhere, or in another table, is found wrong.
-//! 2. Nothing is decompressed, and no length believed, before the checksum was compared.
+//! 2. Nothing is decompressed, and no length believed, before the checksum was compared; nor, even then, a length that
+//!    so many stored bytes cannot have: memory is taken for what can be there.
 //!
 //! Bytes:
 //! ```text
@@ -140,6 +141,17 @@ fn compress_zstd(_block: &[u8], _output: &mut [u8]) -> Result<usize> {
     Err(Error::invalid("compression is Zstd, but this build lacks the feature `zstd`"))
 }
 
+/// True if the Zstandard frame itself says that it holds so many bytes; the writer's always do.
+#[cfg(feature = "zstd")]
+fn zstd_agrees(frame: &[u8], length: usize) -> bool {
+    matches!(zstd::zstd_safe::get_frame_content_size(frame), Ok(Some(bytes)) if bytes == length as u64)
+}
+
+#[cfg(not(feature = "zstd"))]
+fn zstd_agrees(_frame: &[u8], _length: usize) -> bool {
+    true
+}
+
 /// Where a frame came from, for checking and for error messages.
 #[derive(Clone, Copy)]
 pub(super) struct Origin<'a> {
@@ -196,7 +208,13 @@ pub(super) fn check_parts<'a>(
             return Err(Error::Unsupported { path: origin.path.to_path_buf(), why });
         }
     };
-    if length > BLOCK_BYTES_MAX || (compression == LZ4 && length / 256 > body.len()) {
+    // What the stored bytes can grow to: LZ4 adds 255 bytes for one, Zstandard 128 KiB for the four of a block.
+    let is_possible = match compression {
+        RAW => true,
+        LZ4 => length / 256 <= body.len(),
+        _ => length / (32 << 10) <= body.len() && zstd_agrees(&body[4..], length),
+    };
+    if length > BLOCK_BYTES_MAX || !is_possible {
         return Err(origin.corruption(format!("a block claims {length} bytes")));
     }
     Ok(Checked { body, compression, length, origin })
@@ -351,6 +369,28 @@ mod tests {
             let bytes = [bad.body, &bad.trailer].concat();
             let result = check(&bytes, origin(0)).and_then(|checked| checked.to_shared());
             assert!(result.is_err_and(|e| e.is_corruption()), "{length}");
+        }
+    }
+
+    /// A right checksum is no proof of good will: 30 bytes that claim a gibibyte cost a gibibyte.
+    #[test]
+    fn a_zstandard_block_is_not_believed_beyond_what_its_frame_holds() {
+        for (length, body) in [(BLOCK_BYTES_MAX as u32, 20), (u32::MAX, 200_000)] {
+            let mut body = vec![0x10; body];
+            body.splice(0..0, u32::to_le_bytes(length));
+            let bad = frame(&body, ZSTD, 77, 0);
+            assert!(check(&[bad.body, &bad.trailer].concat(), origin(0)).is_err_and(|e| e.is_corruption()));
+        }
+        if cfg!(feature = "zstd") {
+            let mut encoder = FrameEncoder::new(Compression::Zstd);
+            let good = stored(&mut encoder, &[7; 300_000], 0);
+            let mut body = good[..good.len() - TRAILER_BYTES].to_vec();
+            assert!(check(&good, origin(0)).is_ok() && body.len() < 300);
+            body[..4].copy_from_slice(&300_001u32.to_le_bytes());
+            let bad = frame(&body, ZSTD, 77, 0);
+            let bytes = [bad.body, &bad.trailer].concat();
+            let found = check(&bytes, origin(0));
+            assert!(found.is_err_and(|e| e.is_corruption()), "before anything is decompressed");
         }
     }
 }

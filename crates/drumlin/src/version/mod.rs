@@ -36,8 +36,8 @@ pub use level_cursor::LevelCursor;
 pub use levels::Levels;
 #[cfg(test)]
 pub use manifest::REWRITE_BYTES_MIN;
-pub use manifest::{Manifest, make_directory};
-pub use orphans::orphans;
+pub use manifest::{Manifest, ManifestInfo, make_directory};
+pub use orphans::{orphans, temporaries};
 pub use settings::{decode_options, encode_options};
 #[cfg(test)]
 pub use state::Session;

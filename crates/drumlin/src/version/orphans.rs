@@ -41,6 +41,22 @@ pub fn orphans<'a>(
     Ok(found.into_iter().collect())
 }
 
+/// Tables cut off in the writing, which no manifest ever named.
+pub fn temporaries<'a>(
+    fs: &dyn FileSystem,
+    directories: impl IntoIterator<Item = &'a Path>,
+) -> Result<Vec<PathBuf>> {
+    let mut found = BTreeSet::new();
+    for directory in directories {
+        if fs.exists(directory)? {
+            let entries = fs.list(directory)?.into_iter();
+            let cut_off = entries.filter(|entry| !entry.is_dir && is_temporary_name(&entry.name));
+            found.extend(cut_off.map(|entry| join(directory, &entry.name)));
+        }
+    }
+    Ok(found.into_iter().collect())
+}
+
 /// True for names as `table::file_name` makes them.
 pub(crate) fn is_table_name(name: &str) -> bool {
     let parts = name.strip_suffix(".tbl").and_then(|stem| stem.split_once('-'));
@@ -97,5 +113,7 @@ mod tests {
         expected.push(Path::new("/cold").join(name(123_456_789_012)));
         expected.sort();
         assert_eq!(orphans(&*fs, directories, &state).unwrap(), expected);
+        let temporary = Path::new("/s").join(temporary_name(TableId(9)));
+        assert_eq!(temporaries(&*fs, directories).unwrap(), [temporary]);
     }
 }

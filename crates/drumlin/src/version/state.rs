@@ -7,8 +7,9 @@
 //! 1. Keyspace ids and names are unique; ids below `next_keyspace_id` were used and never come again.
 //! 2. A table id is on at most one level of one keyspace, and is below `next_table_id`.
 //! 3. `flushed_to` of a keyspace and the session's first segment never go back.
-//! 4. An edit that would break one of these is refused and leaves the state as it was.
-//! 5. `apply(snapshot())` on an empty state gives an equal state.
+//! 4. No LSN of a state that was read lies beyond [`Lsn::END`], and no id at the end of its numbers.
+//! 5. An edit that would break one of these is refused and leaves the state as it was.
+//! 6. `apply(snapshot())` on an empty state gives an equal state.
 //!
 //! Complexity: a clone is O(keyspaces); applying an edit copies the table map of each keyspace it
 //! touches (pointers only).
@@ -124,7 +125,28 @@ impl StoreState {
 
     /// Checks what spans several changes.
     pub(super) fn check(&self) -> Result<(), Misfit> {
+        self.check_ends()?;
         self.check_one_place(|_| true)
+    }
+
+    /// Invariant 4.
+    fn check_ends(&self) -> Result<(), Misfit> {
+        let flushed = self.keyspaces.values().map(|k| ("a keyspace is flushed to", k.flushed_to));
+        let newest = self.tables().map(|(_, _, meta)| ("a table goes up to", meta.max_lsn));
+        let reaches = [("the log reaches", self.log_reaches)];
+        if let Some((what, lsn)) = flushed.chain(newest).chain(reaches).find(|(_, lsn)| *lsn >= Lsn::END) {
+            return Err(Misfit(format!("{what} LSN {lsn}, which no log can have")));
+        }
+        if self.next_table_id >= Lsn::END.0 {
+            return Err(Misfit(format!("table ids are used up to {}", self.next_table_id)));
+        }
+        match self.session.filter(|session| session.first_segment >= Lsn::END.0) {
+            Some(session) => Err(Misfit(format!(
+                "the log starts at segment {}, which it cannot have",
+                session.first_segment
+            ))),
+            None => Ok(()),
+        }
     }
 
     /// The edit that makes this state out of an empty one.

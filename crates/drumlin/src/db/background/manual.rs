@@ -23,8 +23,8 @@ use crate::version::KeyspaceId;
 
 use super::super::keyspace::KeyspaceState;
 use super::super::store::Store;
-use super::Watch;
 use super::queue::oldest_snapshot;
+use super::{JobWatch, Watch};
 
 impl Store {
     /// Turns the memtables of these keyspaces (all, if `None`) and waits until they are on disk.
@@ -130,7 +130,7 @@ impl Store {
                     self.background.wait_until(self, || Ok(self.background.state.lock().epoch != seen))?;
                 }
                 ManualPick::Plan(plan) => {
-                    let watch = Watch(self);
+                    let watch = JobWatch(Watch(self));
                     let outcome = self.background.compact(self, keyspace, &plan);
                     drop(watch);
                     let now = self.env.clock.now();

@@ -68,14 +68,25 @@ pub(crate) struct Counters {
     pub stalled_ns: AtomicU64,
 }
 
-/// Poisons the store if a job panics (a comparator of the user's, say): its inputs stay marked, and
-/// whoever waits for it would wait for ever.
+/// Poisons the store if a worker panics.
 struct Watch<'a>(&'a Store);
 
 impl Drop for Watch<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.0.poison(&Error::Poisoned { why: "a flush or a compaction panicked".into() });
+        }
+    }
+}
+
+/// The same for a job (a comparator of the user's, say): its inputs stay marked, and whoever waits for it would wait for
+/// ever. It is counted, since `stop` waits for every job that can end.
+struct JobWatch<'a>(Watch<'a>);
+
+impl Drop for JobWatch<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.0.background.state.lock().dead += 1;
         }
     }
 }
@@ -94,7 +105,7 @@ impl Background {
                 Ok(thread) => store.background.threads.lock().push(thread),
                 Err(error) => {
                     // Those that run hold the store.
-                    store.background.stop(store);
+                    store.background.stop();
                     return Err(error);
                 }
             }
@@ -110,15 +121,16 @@ impl Background {
         self.progress.notify_all();
     }
 
-    /// Stops the workers, and waits for jobs on users' threads; running compactions are cancelled.
-    pub fn stop(&self, store: &Store) {
+    /// Stops the workers, and waits for jobs on users' threads; running compactions are cancelled. No job writes after it,
+    /// poisoned or not: the next open gives the same ids to its tables.
+    pub fn stop(&self) {
         self.cancel.store(true, Ordering::Release);
         self.wake();
         for thread in std::mem::take(&mut *self.threads.lock()) {
             thread.join();
         }
         let mut state = self.state.lock();
-        while state.jobs > 0 && store.poisoned().is_none() {
+        while state.jobs > state.dead {
             self.progress.wait(&mut state);
         }
     }
@@ -174,6 +186,7 @@ impl Background {
                     continue;
                 }
             };
+            let watch = JobWatch(Watch(store));
             let mut outcome = self.perform(store, &job);
             let is_full = outcome.as_ref().is_err_and(Error::is_no_space);
             if is_full
@@ -182,6 +195,7 @@ impl Background {
             {
                 outcome = self.perform(store, &job);
             }
+            drop(watch);
             // The plan holds its inputs.
             self.finish(job, &outcome, store.env.clock.now());
             patience = TIDY_FIRST;

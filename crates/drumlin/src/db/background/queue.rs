@@ -41,6 +41,8 @@ pub(crate) struct State {
     pub asked: HashMap<KeyspaceId, usize>,
     /// Jobs under way, on workers and on users' threads.
     pub jobs: usize,
+    /// Of these, those whose thread panicked: they never end.
+    pub dead: usize,
     /// Compactions on workers.
     compactions: usize,
     /// The epoch at which a worker, having found nothing to do, went to sleep last.
@@ -108,7 +110,9 @@ impl Background {
         let state = &mut *state;
         let oldest = keyspaces
             .values()
-            .filter(|k| !state.flushing.contains(&k.id) && state.failures.may_flush(k.id, now))
+            .filter(|k| {
+                !k.is_dropped() && !state.flushing.contains(&k.id) && state.failures.may_flush(k.id, now)
+            })
             .filter_map(|k| {
                 let oldest = k.current.load(&guard).frozen().last()?;
                 (oldest.end() <= tail).then(|| (oldest.start, k))

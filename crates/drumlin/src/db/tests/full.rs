@@ -16,17 +16,22 @@ use crate::error::Error;
 use crate::options::{Durability, KeyspaceOptions, Options, WriteOptions};
 use crate::{Db, Keyspace};
 
-const CAPACITY: u64 = 24 << 20;
+pub(super) const CAPACITY: u64 = 24 << 20;
 
 /// Key and value of a write; the values do not compress.
-fn record(number: u64, bytes: usize) -> (Vec<u8>, Vec<u8>) {
+pub(super) fn record(number: u64, bytes: usize) -> (Vec<u8>, Vec<u8>) {
     let mut dice = Dice(number);
     let value = (0..bytes.div_ceil(8)).flat_map(|_| dice.next().to_le_bytes()).take(bytes).collect();
     (format!("{number:08}").into_bytes(), value)
 }
 
 /// Writes records from `from` until one fails. Returns the number of the one that did.
-fn write_until_full(keyspace: &Keyspace, from: u64, bytes: usize, with: WriteOptions) -> (u64, Error) {
+pub(super) fn write_until_full(
+    keyspace: &Keyspace,
+    from: u64,
+    bytes: usize,
+    with: WriteOptions,
+) -> (u64, Error) {
     for number in from.. {
         let (key, value) = record(number, bytes);
         if let Err(error) = keyspace.put_with(key, value, with) {
@@ -37,7 +42,7 @@ fn write_until_full(keyspace: &Keyspace, from: u64, bytes: usize, with: WriteOpt
     unreachable!("numbers end later")
 }
 
-fn check(keyspace: &Keyspace, records: u64, bytes: usize, context: &str) {
+pub(super) fn check(keyspace: &Keyspace, records: u64, bytes: usize, context: &str) {
     for number in 0..records {
         let (key, value) = record(number, bytes);
         let found = keyspace.get(&key).unwrap_or_else(|e| panic!("{context}: {e}"));

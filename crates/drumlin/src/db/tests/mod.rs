@@ -3,10 +3,14 @@
 //! Place: tests of `db` over `env::MemFs`. `workload` is what is done to the store and what must be
 //! there afterwards; `recovery` opens what a crash left and judges it; the rest are the tests.
 
+mod closing;
 mod crash;
+mod dropping;
+mod ends;
 mod failures;
 mod full;
 mod jobs;
+mod killed;
 mod lost;
 mod recovery;
 mod rot;

@@ -273,7 +273,7 @@ fn a_full_device_is_no_space_with_the_path() {
     let path = Path::new("/dev/full");
     let mut file = RealFs::new().create(path).unwrap();
     let error = file.append(b"x").unwrap_err();
-    assert!(matches!(&error, Error::NoSpace { path: named } if named == path), "{error}");
+    assert!(matches!(&error, Error::NoSpace { path: named, .. } if named == path), "{error}");
     assert_eq!(file.bytes(), 0);
 }
 
