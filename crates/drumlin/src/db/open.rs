@@ -375,7 +375,7 @@ impl Recovery<'_> {
             keyspace.current.load(&guard).active().clone()
         };
         let context = job_context(store, keyspace, Vec::new(), Arc::new(AtomicBool::new(false)));
-        let outcome = flush_generations(&context, keyspace, std::slice::from_ref(&generation))?;
+        let outcome = flush_generations(&context, std::slice::from_ref(&generation))?;
         let next_table_id = store.next_table_id.load(Ordering::Relaxed);
         self.edit.changes.extend(edit_of(keyspace.id, &outcome, Some(end), next_table_id).changes);
         keyspace.current.replace(|now| {

@@ -12,11 +12,13 @@
 //!
 //! Concurrency: a cursor belongs to one thread at a time and is `Send`.
 
+pub mod horizons;
 pub mod merge;
 pub mod tombstones;
 
+pub use horizons::Horizons;
 pub use merge::Merge;
-pub use tombstones::{RangeTombstone, Tombstones};
+pub use tombstones::{Fragment, RangeTombstone, Tombstones};
 
 use crate::error::Result;
 use crate::key::{Kind, Lsn};

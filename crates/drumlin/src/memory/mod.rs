@@ -6,7 +6,8 @@
 //! - [`MemTable`] (`memtable`): what `db` sees. Versions and range tombstones of one generation.
 //! - `SkipList` (`skiplist`): the ordered list; [`Reserved`] nodes become versions when published.
 //! - [`MemCursor`] (`cursor`): a walk in internal order, both ways.
-//! - `TombstoneSet` (`tombstone_set`): the range tombstones, under an epoch.
+//! - `TombstoneSet` (`tombstone_set`): the range tombstones, under an epoch; a sequence of `Run`s (`tombstone_run`).
+//!   [`ReservedRanges`] become one when published.
 //! - `Nodes` (`node`): the layout of a node in memory.
 //! - `Arena` (`arena`): where nodes live; 32-bit addresses, no allocation per node.
 //! - `local`: what a thread keeps for itself.
@@ -25,6 +26,7 @@ mod loom_shadow;
 mod memtable;
 mod node;
 mod skiplist;
+mod tombstone_run;
 mod tombstone_set;
 
 #[cfg(all(test, loom))]
@@ -37,3 +39,4 @@ mod skiplist_tests;
 pub use cursor::MemCursor;
 pub use memtable::{MemTable, VersionRef};
 pub use skiplist::Reserved;
+pub use tombstone_run::ReservedRanges;
