@@ -7,11 +7,11 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-use drumlin::Error;
+use drumlin::{Error, Options};
 
 use crate::args::Args;
 use crate::failure::Failure;
-use crate::output::quoted;
+use crate::output::{bytes, quoted};
 
 /// What to do about `failure`; `None` where its message has said it, or nothing can be done.
 pub fn advice(failure: &Failure, args: &Args) -> Option<String> {
@@ -30,7 +30,9 @@ pub fn advice(failure: &Failure, args: &Args) -> Option<String> {
         Failure::Corrupt(_) => "restore these files from a copy; what is not named is sound".into(),
         Failure::Check(_) => "this is a bug of Drumlin's: please report it".into(),
         Failure::Absent(_) => {
-            format!("`drumlin --db {} --keyspace {} scan` shows what is there", db(), quoted(args.keyspace()))
+            let hex = if args.command.takes_hex_keys() { " --hex" } else { "" };
+            let (db, keyspace) = (db(), quoted(args.keyspace()));
+            format!("`drumlin --db {db} --keyspace {keyspace} scan{hex}` shows what is there")
         }
         Failure::OutputClosed
         | Failure::NotSwapped(_)
@@ -61,8 +63,18 @@ fn store(error: &Error, args: &Args, db: &str) -> Option<String> {
             format!("{db} is a file, and a store is a directory: name another place with --db DIR")
         }
         Error::Io { source, .. } => file(source.kind())?.into(),
+        Error::NoSpace { path } => room(path)?,
         _ => return None,
     })
+}
+
+/// How much room there is, and how much it takes.
+fn room(path: &Path) -> Option<String> {
+    let directory = path.ancestors().skip(1).find(|ancestor| ancestor.is_dir())?;
+    let found = rustix::fs::statvfs(directory).ok()?;
+    let free = bytes(found.f_bavail.saturating_mul(found.f_frsize));
+    let grows = bytes(Options::default().segment_bytes as u64);
+    Some(format!("{free} are free there, and the log grows by {grows} at a time"))
 }
 
 fn is_plain_file(path: &Path) -> bool {
@@ -74,7 +86,24 @@ fn file(kind: ErrorKind) -> Option<&'static str> {
         ErrorKind::NotFound => Some("check the path"),
         ErrorKind::PermissionDenied => Some("change its permissions, or run as a user who has them"),
         ErrorKind::IsADirectory => Some("name a file, or - for standard input"),
+        ErrorKind::FileTooLarge => Some("raise the limit on the size of files (`ulimit -f`)"),
         ErrorKind::ReadOnlyFilesystem => Some("choose a place that can be written, with --db DIR"),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[test]
+    fn a_full_device_is_told_with_what_is_free_and_what_it_takes() {
+        let dir = tempfile::tempdir().unwrap();
+        let args = Args::try_parse_from(["drumlin", "put", "k", "v"]).unwrap();
+        // The file, and the directory that it was to be in, are not there.
+        let full = Error::NoSpace { path: dir.path().join("log").join("0000000001.log") };
+        let advice = advice(&Failure::Store(full), &args).unwrap();
+        assert!(advice.contains("iB are free there, and the log grows by 16.0 MiB at a time"), "{advice}");
     }
 }

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use clap::{ArgGroup, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 
+use crate::failure::{Failure, Result};
 use crate::help;
 use crate::keys::KeyForm;
 
@@ -30,7 +31,7 @@ pub struct Args {
     #[arg(long, global = true, value_name = "DIR", value_hint = ValueHint::DirPath)]
     db: Option<PathBuf>,
 
-    /// Keyspace to work in [default: default]
+    /// Keyspace to work in [default: default; for `stats`, `shape`, `compact`: all]
     #[arg(long, global = true, value_name = "NAME")]
     keyspace: Option<String>,
 
@@ -38,7 +39,7 @@ pub struct Args {
     #[arg(long, global = true)]
     pub json: bool,
 
-    /// Show no progress (errors are always shown)
+    /// Show no progress bars (results and errors are always shown)
     #[arg(long, global = true)]
     pub quiet: bool,
 
@@ -60,6 +61,26 @@ impl Args {
     /// The keyspace to work in.
     pub fn keyspace(&self) -> &str {
         self.keyspace.as_deref().unwrap_or(KEYSPACE_DEFAULT)
+    }
+
+    /// Refuses what cannot be said together, though each part can.
+    pub fn check(&self) -> Result<()> {
+        match &self.command {
+            Command::Keyspaces | Command::Verify | Command::Tour | Command::Completions { .. }
+                if self.keyspace.is_some() =>
+            {
+                let name = self.command.name();
+                Err(Failure::Usage(format!(
+                    "--keyspace does not go with {name}, which is not about one keyspace"
+                )))
+            }
+            Command::Load(load)
+                if load.no_header && matches!(load.format, InputFormat::Jsonl | InputFormat::Lines) =>
+            {
+                Err(Failure::Usage("--no-header is for tsv and csv: other formats have no header".into()))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The keyspace named on the command line, for commands that otherwise mean the whole store.
@@ -119,6 +140,18 @@ pub enum Command {
 }
 
 impl Command {
+    /// Whether keys are given and printed in hexadecimal.
+    pub fn takes_hex_keys(&self) -> bool {
+        match self {
+            Command::Get(get) => get.form.hex,
+            Command::Put(put) => put.form.hex,
+            Command::Delete(delete) => delete.form.hex,
+            Command::Cas(cas) => cas.form.hex,
+            Command::Scan(scan) => scan.form.hex,
+            _ => false,
+        }
+    }
+
     /// Its name on the command line.
     pub fn name(&self) -> &'static str {
         match self {
@@ -206,6 +239,18 @@ pub enum InputFormat {
     Jsonl,
     /// The line is the key, the value is empty
     Lines,
+}
+
+impl InputFormat {
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            InputFormat::Tsv => "tsv",
+            InputFormat::Csv => "csv",
+            InputFormat::Jsonl => "jsonl",
+            InputFormat::Lines => "lines",
+        }
+    }
 }
 
 /// Arguments of `cas`.
@@ -357,5 +402,35 @@ mod tests {
         assert!(parse(&["load", "f", "--format", "lines"]).is_ok());
         assert!(parse(&["load", "f", "--format", "lines", "--key", "1"]).is_ok());
         assert_eq!(parse(&["load", "f", "--key", "1"]).unwrap_err(), ErrorKind::MissingRequiredArgument);
+    }
+
+    #[test]
+    fn what_would_be_ignored_is_misuse() {
+        for line in [
+            &["--keyspace", "k", "keyspaces"][..],
+            &["verify", "--keyspace", "k"],
+            &["tour", "--keyspace", "k"],
+            &["completions", "bash", "--keyspace", "k"],
+            &["load", "f", "--format", "lines", "--no-header"],
+            &["load", "f", "--format", "jsonl", "--key", "id", "--no-header"],
+        ] {
+            assert!(matches!(parse(line).unwrap().check(), Err(Failure::Usage(_))), "{line:?}");
+        }
+        for line in [
+            &["verify"][..],
+            &["--keyspace", "k", "stats"],
+            &["--keyspace", "k", "shape"],
+            &["--keyspace", "k", "compact"],
+            &["load", "f", "--format", "csv", "--key", "1", "--no-header"],
+        ] {
+            assert!(parse(line).unwrap().check().is_ok(), "{line:?}");
+        }
+    }
+
+    #[test]
+    fn formats_know_their_names() {
+        for format in InputFormat::value_variants() {
+            assert_eq!(format.to_possible_value().unwrap().get_name(), format.name());
+        }
     }
 }

@@ -18,20 +18,40 @@ const BAR_CELLS: usize = 40;
 /// Parts of a cell, by eighths.
 const PARTS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
 
+/// What lies in the log's directory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogFiles {
+    /// Segments.
+    pub segments: u64,
+    /// Bytes of their files.
+    pub bytes: u64,
+    /// Bytes of the ballast, which holds no data.
+    pub ballast_bytes: u64,
+}
+
 /// What is true of the store, whoever opened it.
-pub fn store(stats: &Stats, db: &Path, log: (u64, u64)) -> String {
+pub fn store(stats: &Stats, db: &Path, log: &LogFiles) -> String {
     let all = tables(stats.keyspaces.iter());
     let unflushed: u64 = stats.keyspaces.iter().map(|k| k.memtable_entries).sum();
     let mut text = format!("store {}\n", db.display());
     let mut line = |name: &str, figure: String| text.push_str(&format!("  {name:<20}{figure}\n"));
     line("keyspaces", count(stats.keyspaces.len() as u64));
     line("tables", level(&all));
-    line("log", format!("{}, {}", plural(log.0, "file"), bytes(log.1)));
+    line("log", format!("{}, {}", plural(log.segments, "file"), bytes(log.bytes)));
+    if log.ballast_bytes > 0 {
+        line("ballast", format!("{}, given up when the device is full", bytes(log.ballast_bytes)));
+    }
     line("only in the log", plural(unflushed, "version"));
     line("waiting for merge", bytes(stats.debt_bytes));
     if let Some(why) = &stats.poisoned {
         line("read-only", why.clone());
     }
+    text + &keyspaces(stats)
+}
+
+/// The keyspaces of the store, level by level.
+pub fn keyspaces(stats: &Stats) -> String {
+    let mut text = String::new();
     for keyspace in &stats.keyspaces {
         text.push_str(&format!("keyspace {}\n", keyspace.name));
         let mut line = |name: &str, figure: String| text.push_str(&format!("  {name:<20}{figure}\n"));
@@ -95,7 +115,7 @@ pub fn drawing(stats: &Stats) -> String {
         text.push('\n');
     }
     if longest == 0 {
-        text.push_str("No keyspace holds anything yet.\n");
+        text.push_str("Nothing is stored yet.\n");
         return text;
     }
     let _ = writeln!(text, "The longest bar is {}.", bytes(longest));

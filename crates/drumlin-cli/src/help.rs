@@ -12,24 +12,28 @@ Examples:
 Exit codes: 0 done; 1 failed, absent or not swapped; 2 wrong usage; 3 stored bytes are wrong; 130 interrupted.
 
 With --json, results are JSON on standard output (`drumlin CMD --help` tells the fields), and an error is one \
-line on standard error: {\"error\":TEXT,\"kind\":WORD}. Text that is not UTF-8 stands in hexadecimal under the \
-same name with _hex: {\"key_hex\":\"ff00\"}.";
+line on standard error: {\"error\":TEXT,\"kind\":WORD}; so is a note of what was \
+passed over: {\"note\":TEXT}. Text that is not UTF-8 stands in hexadecimal under the same name with _hex: {\"key_hex\":\"ff00\"}.";
 
 pub const LOAD: &str = "\
 Example:
   gunzip -c data/cities.tsv.gz | drumlin --db my.db --keyspace cities load - --format tsv --key id
 
-The value of a record is its whole line (in jsonl, the JSON object), byte for byte, without the line end. The \
-first line of the file decides what a line end is: LF, or CR LF. In csv, a quoted field may span lines. A byte \
-order mark at the beginning is dropped.
+The value of a record is its whole line (in jsonl, the JSON object), byte for byte, without the line end. Every \
+line ends at an LF. If the first one ends in CR LF, a CR before the LF is dropped from every line that has one; if \
+not, a CR is a byte of the line like any other. In csv, a quoted field may span lines. A byte order mark at the \
+beginning is dropped. What gzip has packed is refused: gzip -dc FILE | drumlin load - ...
 
 A line is bad if it is blank, if its key is empty or missing, or if it is malformed; so is a csv record with \
-another number of fields than the header, or (with --no-header) than the first good record. The first bad line \
+another number of fields than the header, or (with --no-header) than the first good record, and an object that \
+has the key's field twice. The first bad line \
 stops the load, unless --skip-bad is given; the records before it stay. A bad csv record is one bad line: the \
-next line is read anew, so a stray quote costs no more than its own line.
+next line is read anew, so a stray quote costs no more than its own line. A name that two columns have is no \
+--key: give the number. An empty input has no header, and is refused unless --no-header is given.
 
 With --json, {\"durable\":N} lines tell while loading that the first N records survive a kill; with --skip-bad the \
-last line is {\"durable\":N,\"skipped\":M}. If the load stops half way, the error has \"durable\":N too.";
+last line is {\"durable\":N,\"skipped\":M}, and each skipped line (the first few) is a line on standard error: \
+{\"note\":TEXT,\"line\":N}. If the load stops half way, the error has \"durable\":N too.";
 
 pub const GET: &str = "\
 Example:
@@ -90,15 +94,19 @@ pub const STATS: &str = "\
 Example:
   drumlin --db my.db stats
 
-A version is one write of a key, a put or a delete; old ones go when levels are merged.
+A version is one write of a key, a put or a delete; old ones go when levels are merged. The ballast is a file without \
+data that is given up when the device is full. With --keyspace: the figures of that one alone.
 
-With --json: {\"keyspaces\":[{\"name\",\"memtable_entries\",\"memtable_bytes\",\"levels\":[{\"tables\",\"bytes\",\
-\"entries\"}],...}],\"tables\",\"table_bytes\",\"log_files\",\"log_bytes\",\"debt_bytes\",\"position\",\"process\":{...}}. \
-What stands under \"process\" is true of this process alone, since it opened the store.";
+With --json: {\"keyspaces\":[{\"name\",\"memtable_bytes\",\"memtable_versions\",\"frozen_memtables\",\"levels\":[{\
+\"tables\",\"bytes\",\"versions\"},...]},...],\"tables\",\"table_bytes\",\"log_files\",\"log_bytes\",\
+\"ballast_bytes\",\"debt_bytes\",\"position\",\"process\":{...}}; with --keyspace only \"keyspaces\". What stands \
+under \"process\" is true of this process alone, since it opened the store.";
 
 pub const SHAPE: &str = "\
 Example:
   drumlin --db my.db shape
+
+With --keyspace, only that one is drawn.
 
 With --json: {\"keyspaces\":[{\"name\",\"memory\":{\"bytes\",\"versions\"},\"levels\":[{\"tables\",\"bytes\",\
 \"versions\"},...]},...]}.";
@@ -109,10 +117,11 @@ Example:
 
 Nothing is changed or repaired. Exits 0 if the store is sound, also after an unclean stop; 3 if bytes are wrong, \
 naming file and block; 1 if nothing is wrong but not all could be checked. What is named neither as corrupt nor as not \
-checked is sound. A remark is what you should know although nothing is provably wrong.
+checked is sound. Files are counted as by `stats`; ballast, and log files that are no \
+longer needed, hold nothing to check. A remark is what you should know although nothing is provably wrong.
 
-With --json: {\"sound\":BOOL,\"files\":N,\"bytes\":N,\"problems\":[{\"file\":...,\"offset\":N or null,\"what\":...},...],\
-\"unchecked\":[TEXT,...],\"remarks\":[TEXT,...]}.";
+With --json: {\"sound\":BOOL,\"files\":N,\"tables\":N,\"log_files\":N,\"bytes\":N,\"problems\":[{\"file\":...,\
+\"offset\":N or null,\"what\":...},...],\"unchecked\":[TEXT,...],\"remarks\":[TEXT,...]}.";
 
 pub const COMPACT: &str = "\
 Example:
@@ -124,7 +133,11 @@ pub const TOUR: &str = "\
 Example:
   drumlin --db ./drumlin-tour tour
 
-With --json: one object with the figures at the end.";
+The store of an earlier tour is replaced if it holds nothing but what the tour put there; if you have put records \
+or files of your own there, it is left as it is, and the tour is refused. A record of the tour's that you have \
+changed is your own; but for the people of keyspace population, which the tour itself changes.
+
+What it tells is its result: --quiet hides only the bars. With --json: one object with the figures at the end.";
 
 pub const COMPLETIONS: &str = "\
 Examples:

@@ -6,13 +6,15 @@
 //! keys      keys as they are written     report    how that is told, with advice
 //! value     the value to store           output    results, on standard output
 //! commands  one file a command           progress  bars, on standard error
-//! input     files to load, line by line  interrupt Ctrl-C, SIGTERM
+//! input     files to load, line by line  interrupt Ctrl-C, other signals
 //! loader    records into a keyspace      figures   a store's figures in words
 //! tour      the guided walk              escape    bytes as JSON
+//! closed    standard streams that are not there
 //! ```
 //! 1. Results go to standard output; progress, warnings and errors to standard error.
 //! 2. Exit codes: 0 done, 1 failed or absent, 2 misuse, 3 stored bytes are wrong, 130 interrupted.
 //! 3. A reader that closes standard output early (`| head`) ends the program quietly, with code 0.
+//!    One that was closed from the beginning is an error.
 //! 4. Commands that read open the store read-only.
 //!
 //! Tests: unit tests beside the code; `tests/` runs the binary, one file a group of commands.
@@ -23,6 +25,7 @@
 
 mod advice;
 mod args;
+mod closed;
 mod commands;
 mod escape;
 mod failure;

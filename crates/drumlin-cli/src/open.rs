@@ -6,7 +6,7 @@
 //! 2. Only commands that can put a record create a store or a keyspace; never for a keyspace whose name cannot be.
 
 use drumlin::db::check_keyspace_name;
-use drumlin::{Db, Keyspace, KeyspaceOptions, Options};
+use drumlin::{Db, Keyspace, KeyspaceOptions, Options, Stats};
 
 use crate::args::Args;
 use crate::failure::{Failure, Result};
@@ -21,6 +21,17 @@ pub fn read_keyspace(args: &Args) -> Result<(Db, Keyspace)> {
     let db = read(args)?;
     let keyspace = db.open_keyspace(args.keyspace())?;
     Ok((db, keyspace))
+}
+
+/// The store's figures; with `--keyspace`, of keyspaces only that one's.
+pub fn stats(args: &Args) -> Result<Stats> {
+    let db = read(args)?;
+    let mut stats = db.stats();
+    if let Some(name) = args.keyspace_named() {
+        db.open_keyspace(name)?;
+        stats.keyspaces.retain(|keyspace| keyspace.name == name);
+    }
+    Ok(stats)
 }
 
 /// Opens the store for changes to what is there.

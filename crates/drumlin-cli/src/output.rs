@@ -4,11 +4,13 @@
 //!
 //! 1. Writes are buffered; a command ends with [`Output::finish`], so that no failed write is lost.
 //! 2. A closed pipe becomes [`Failure::OutputClosed`], never a panic.
-//! 3. Writing to standard error never fails a command.
+//! 3. If there is no standard output, whoever prints something fails.
+//! 4. Writing to standard error never fails a command.
 
 use std::fmt;
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 
+use crate::closed;
 use crate::failure::{Failure, Result};
 
 /// Buffered standard output.
@@ -24,11 +26,13 @@ impl Output {
 
     /// Writes bytes as they are.
     pub fn bytes(&mut self, bytes: &[u8]) -> Result<()> {
+        closed::check_output().map_err(Failure::output)?;
         self.out.write_all(bytes).map_err(Failure::output)
     }
 
     /// Writes text and a line end.
     pub fn line(&mut self, text: impl fmt::Display) -> Result<()> {
+        closed::check_output().map_err(Failure::output)?;
         writeln!(self.out, "{text}").map_err(Failure::output)
     }
 

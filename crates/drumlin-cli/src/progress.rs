@@ -3,7 +3,8 @@
 //! Place: used by the commands that may take a while.
 //!
 //! 1. Nothing is drawn unless standard error is a terminal and `--quiet` is not given.
-//! 2. A bar is gone when its command ends, however it ends, so that errors stand on a line of their own.
+//! 2. A bar is as wide as the terminal leaves it room, so that it stays on one line.
+//! 3. A bar is gone when its command ends, however it ends, so that errors stand on a line of their own.
 
 use std::io::{self, IsTerminal};
 use std::time::Duration;
@@ -24,11 +25,12 @@ impl Watcher {
 
     /// A bar over a known number of bytes.
     pub fn bytes(self, what: &'static str, total: u64) -> Bar {
-        self.bar(
-            what,
-            Some(total),
-            "{prefix:>9} [{bar:32}] {bytes}/{total_bytes}, {bytes_per_sec}, {eta} left {msg}",
-        )
+        self.bar(what, Some(total), "{prefix:>9} [{wide_bar}] {bytes}/{total_bytes}, {eta} left {msg}")
+    }
+
+    /// A bar over a known number of records.
+    pub fn records(self, what: &'static str, total: u64) -> Bar {
+        self.bar(what, Some(total), "{prefix:>9} [{wide_bar}] {human_pos}/{human_len} records, {eta} left")
     }
 
     /// A counter of things whose number is not known beforehand.
@@ -67,9 +69,9 @@ impl Bar {
         self.0.set_message(text);
     }
 
-    /// Prints a line above the bar, on standard error.
-    pub fn tell(&self, text: &str) {
-        self.0.suspend(|| crate::output::tell(text));
+    /// Prints something on standard error, above the bar.
+    pub fn aside(&self, print: impl FnOnce()) {
+        self.0.suspend(print);
     }
 }
 

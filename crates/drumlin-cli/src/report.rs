@@ -5,7 +5,8 @@
 //! 1. A message is `drumlin: ` and what went wrong, then what to do.
 //! 2. With `--json` it is one object on one line instead: `{"error":...,"kind":...}`, and `"durable":N` if a load
 //!    stopped half way.
-//! 3. Help and version are answers: on standard output, exit code 0, and 1 if they cannot be written.
+//! 3. What is no failure is a note; with `--json` `{"note":...}`, and `"line":N` if it is about a line of an input.
+//! 4. Help and version are answers: on standard output, exit code 0, and 1 if they cannot be written.
 
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write};
@@ -16,6 +17,39 @@ use crate::args::Args;
 use crate::escape;
 use crate::failure::Failure;
 use crate::output::{self, Output};
+
+/// What the user should know although the command goes on.
+pub struct Note {
+    text: String,
+    line: Option<u64>,
+}
+
+impl Note {
+    /// A note about nothing that has a number.
+    pub fn new(text: String) -> Self {
+        Note { text, line: None }
+    }
+
+    /// A note about a line of an input.
+    pub fn of_line(line: u64, text: String) -> Self {
+        Note { text, line: Some(line) }
+    }
+}
+
+/// Tells a note.
+pub fn note(note: &Note, json: bool) {
+    if !json {
+        return output::tell(&note.text);
+    }
+    let mut line = br#"{"note":"#.to_vec();
+    escape::push_string(&mut line, &note.text);
+    if let Some(number) = note.line {
+        line.extend_from_slice(format!(r#","line":{number}"#).as_bytes());
+    }
+    line.extend_from_slice(b"}\n");
+    // A closed standard error changes nothing.
+    let _ = io::stderr().write_all(&line);
+}
 
 /// Tells the failure of a command, and gives its exit code.
 pub fn failed(failure: &Failure, args: &Args) -> ExitCode {

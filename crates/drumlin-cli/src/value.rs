@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
-use std::io::{self, Read};
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -23,7 +23,7 @@ pub fn read(given: &OsStr) -> Result<Cow<'_, [u8]>> {
         return Ok(Cow::Borrowed(given.as_bytes()));
     }
     let mut value = Vec::new();
-    let stream = Stream::new(io::stdin());
+    let stream = Stream::standard_input();
     match stream.and_then(|input| input.take(VALUE_BYTES_MAX as u64 + 1).read_to_end(&mut value)) {
         Err(error) => {
             interrupt::check()?;

@@ -5,7 +5,7 @@
 mod support;
 
 use std::io::{BufRead, BufReader, Write};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -114,10 +114,42 @@ fn signalled(signal: Signal, format: &[&str], text: &str, durable: u64) -> Said 
     said
 }
 
+/// Whether this process, and so its children, ignore a signal from the beginning.
+fn is_ignored(signal: Signal) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+    u64::from_str_radix(mask.trim(), 16).unwrap() >> (signal.as_raw() - 1) & 1 == 1
+}
+
+#[test]
+fn a_load_that_was_told_to_survive_a_hangup_does() {
+    let store = Store::new();
+    let mut command = Command::new("sh");
+    command.args(["-c", "trap '' HUP; exec \"$PROGRAM\" --db \"$DB\" --json load - --format lines"]);
+    command.env("PROGRAM", env!("CARGO_BIN_EXE_drumlin")).env("DB", store.path());
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    for (record, promise) in [("a\n", "{\"durable\":1}\n"), ("b\n", "{\"durable\":2}\n")] {
+        stdin.write_all(record.as_bytes()).unwrap();
+        line.clear();
+        out.read_line(&mut line).unwrap();
+        assert_eq!(line, promise);
+        kill_process(Pid::from_child(&child), Signal::HUP).unwrap();
+    }
+    drop(stdin);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(store.run(["count"]).ok(), b"2\n");
+}
+
 #[test]
 fn a_signal_ends_a_load_that_waits_for_input_with_130_and_says_what_is_durable() {
+    // A SIGHUP that is ignored stays so; then this run has nothing to show about it.
+    let hangup = if is_ignored(Signal::HUP) { Signal::TERM } else { Signal::HUP };
     for (signal, format, text, durable) in [
         (Signal::INT, &["lines"][..], "a\nb\nc\nhalf a li", 3),
+        (hangup, &["lines"], "a\nb\nc\n", 3),
         (Signal::TERM, &["lines"], "a\n", 1),
         (Signal::INT, &["csv", "--key", "1", "--no-header"], "a,1\n\"b\n", 1),
     ] {

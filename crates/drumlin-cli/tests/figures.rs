@@ -76,3 +76,48 @@ fn one_is_singular_everywhere() {
     let said = store.feed(["load", "-", "--format", "lines"], "a\n");
     assert!(said.text().starts_with("loaded 1 record ("), "{said:?}");
 }
+
+/// Verify counted segments alone and the tables with them, `stats` all that lay beside the log: after a kill the two
+/// told of different numbers of files, by the ballast. (Segments that are no longer needed are not read; a closed store
+/// has none.)
+#[test]
+fn verify_and_stats_count_alike() {
+    let store = Store::loaded(20_000);
+    store.run(["compact"]).ok();
+    // As a kill may leave it.
+    std::fs::write(store.path().join("log/ballast.tmp"), [0; 5000]).unwrap();
+    let (stats, verified) = (store.run(["--json", "stats"]).json(), store.run(["--json", "verify"]).json());
+    for figure in ["tables", "log_files"] {
+        assert!(
+            stats[figure].as_u64().unwrap() > 0 && stats[figure] == verified[figure],
+            "{figure}: {stats} {verified}"
+        );
+    }
+    let sum = stats["table_bytes"].as_u64().unwrap() + stats["log_bytes"].as_u64().unwrap();
+    assert_eq!(verified["bytes"], sum, "{stats} {verified}");
+    let in_log = |ending: &str| -> u64 {
+        let files = store.files();
+        files.iter().filter(|(p, _)| p.to_string_lossy().ends_with(ending)).map(|(_, b)| b.len() as u64).sum()
+    };
+    assert_eq!(stats["log_bytes"], in_log(".log"));
+    assert_eq!(stats["ballast_bytes"], 5000);
+    let said = store.run(["stats"]);
+    assert!(said.text().contains("  ballast "), "{said:?}");
+    assert!(said.text().contains("1 table,"), "{said:?}");
+    let verified = store.run(["verify"]);
+    assert!(verified.text().contains("1 table and 1 log file ("), "{verified:?}");
+}
+
+#[test]
+fn a_version_is_called_so_in_every_output() {
+    let store = Store::loaded(2000);
+    store.run(["compact"]).ok();
+    for args in [&["stats"][..], &["shape"], &["--json", "stats"], &["--json", "shape"], &["stats", "--help"]]
+    {
+        let said = store.run(args);
+        assert!(said.text().contains("versions") && !said.text().contains("entries"), "{said:?}");
+    }
+    let figures = store.run(["--json", "stats"]).json();
+    assert_eq!(figures["keyspaces"][0]["levels"][1]["versions"], 2000);
+    assert_eq!(figures["keyspaces"][0]["memtable_versions"], 0);
+}

@@ -154,3 +154,17 @@ fn a_store_in_use_says_what_to_do() {
     loading.kill();
     assert_eq!(store.run(["count"]).ok(), b"1\n");
 }
+
+#[test]
+fn readers_run_beside_each_other() {
+    let store = Store::loaded(50_000);
+    let mut scan = store.start(["scan"]);
+    let mut first = [0; 1];
+    std::io::Read::read_exact(scan.stdout.as_mut().unwrap(), &mut first).unwrap();
+    // It holds the store until its output is read.
+    assert_eq!(store.run(["count"]).ok(), b"50000\n");
+    let said = store.run(["put", "k", "v"]).fails(1);
+    assert!(said.err.contains("in use by another process"), "{said:?}");
+    Said::from(scan.wait_with_output().unwrap()).ok();
+    store.run(["put", "k", "v"]).ok();
+}

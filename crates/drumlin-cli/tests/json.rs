@@ -87,3 +87,25 @@ fn help_tells_the_fields_that_answers_have() {
         }
     }
 }
+
+#[test]
+fn what_is_skipped_is_told_in_json() {
+    let store = Store::new();
+    let args = ["--json", "load", "-", "--format", "lines", "--skip-bad"];
+    let said = store.feed(args, format!("a\n\nb\n{}", "\n".repeat(30)));
+    let notes: Vec<serde_json::Value> = said
+        .err
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {said:?}")))
+        .collect();
+    assert_eq!(notes.len(), 11, "ten lines, and that there are more: {said:?}");
+    assert_eq!(
+        (&notes[0]["line"], &notes[1]["line"], &notes[10]["line"]),
+        (&2.into(), &4.into(), &serde_json::Value::Null)
+    );
+    assert!(
+        notes.iter().all(|note| note["note"].as_str().is_some_and(|text| text.contains("standard input")))
+    );
+    assert!(said.text().ends_with("{\"durable\":2,\"skipped\":31}\n"), "{said:?}");
+    said.ok();
+}

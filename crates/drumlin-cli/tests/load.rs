@@ -223,7 +223,10 @@ fn a_column_beyond_the_header_is_refused_before_a_store_is_made() {
 #[test]
 fn an_empty_file_loads_nothing() {
     let store = Store::new();
-    let said = store.feed(["--json", "load", "-", "--format", "tsv", "--key", "id"], "");
+    let args = ["--json", "load", "-", "--format", "tsv", "--key"];
+    let said = store.feed(args.iter().chain(&["id"]), "").fails(1);
+    assert!(said.err.contains("no header line") && !store.path().exists(), "{said:?}");
+    let said = store.feed(args.iter().chain(&["1", "--no-header"]), "");
     assert_eq!(said.ok(), b"{\"durable\":0}\n");
     assert_eq!(store.run(["count"]).ok(), b"0\n");
 }
@@ -240,4 +243,52 @@ fn json_ends_with_the_number_of_records_however_the_load_ends() {
     let said = store.feed(["--json", "load", "-", "--format", "lines", "--skip-bad"], "a\nb\n\nc\n");
     assert_eq!(last(&said).as_deref(), Some("{\"durable\":3,\"skipped\":1}"));
     said.ok();
+}
+
+#[test]
+fn what_could_be_meant_in_two_ways_is_refused() {
+    let store = Store::new();
+    let text = "id,v,id\n1,2,3\n";
+    let said = store.feed(["load", "-", "--format", "csv", "--key", "id"], text).fails(1);
+    assert!(said.err.contains("columns 1 and 3 are both named id"), "{said:?}");
+    assert!(!store.path().exists());
+    store.feed(["load", "-", "--format", "csv", "--key", "3"], text).ok();
+    assert_eq!(store.run(["scan", "--keys-only"]).ok(), b"3\n");
+    let text = "{\"id\":1}\n{\"id\":\"first\",\"id\":\"last\"}\n";
+    let said = store.feed(["load", "-", "--format", "jsonl", "--key", "id"], text).fails(1);
+    assert!(said.err.contains("line 2: the object has the field id more than once"), "{said:?}");
+    for format in [&["lines"][..], &["jsonl", "--key", "id"]] {
+        let args = ["load", "-", "--no-header", "--format"];
+        let said = store.feed(args.iter().chain(format), "a\n").fails(2);
+        assert!(said.err.contains("--no-header is for tsv and csv"), "{said:?}");
+    }
+}
+
+#[test]
+fn what_gzip_has_packed_is_refused_with_a_command_that_loads_it() {
+    let store = Store::new();
+    let packed = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/cities.tsv.gz");
+    let args = ["--keyspace", "c", "load", packed, "--format", "tsv", "--key", "id", "--skip-bad"];
+    let said = store.run(args).fails(1);
+    assert!(!store.path().exists());
+    let command = said.err.split_once("unpack it on the way: ").expect("it says how").1;
+    let command = command.replace("drumlin --db", &format!("{} --db", env!("CARGO_BIN_EXE_drumlin")));
+    let piped = std::process::Command::new("sh").args(["-c", &command]).output().unwrap();
+    support::Said::from(piped).ok();
+    assert_eq!(store.run(["--keyspace", "c", "count"]).ok(), b"170391\n");
+}
+
+#[test]
+fn help_tells_what_a_line_end_is() {
+    let mixed = |text: &str| -> Vec<u8> {
+        let store = Store::new();
+        store.feed(["load", "-", "--format", "lines"], text).ok();
+        store.run(["scan", "--keys-only", "--hex"]).ok()
+    };
+    assert_eq!(mixed("a\r\nb\nc\r\n"), b"61\n62\n63\n", "either, where the first line ends in CR LF");
+    assert_eq!(mixed("a\nb\r\n"), b"61\n620d\n", "a CR is a byte, where the first line has none");
+    let help = support::Said::from(support::drumlin(["load", "--help"]).output().unwrap());
+    let help: Vec<&str> = help.text().split_whitespace().collect();
+    let help = help.join(" ");
+    assert!(help.contains("a CR before the LF is dropped from every line that has one"), "{help}");
 }

@@ -200,3 +200,95 @@ fn no_color_is_heard() {
         assert_eq!(drawn.contains('\x1b'), coloured, "{variable}: {drawn:?}");
     }
 }
+
+#[test]
+fn a_keyspace_is_never_ignored() {
+    let store = loaded(10);
+    store.run(["--keyspace", "b", "put", "k", "v"]).ok();
+    for command in ["keyspaces", "verify", "tour"] {
+        let said = store.run([command, "--keyspace", "b"]).fails(2);
+        assert!(said.err.contains(&format!("--keyspace does not go with {command}")), "{said:?}");
+        assert_eq!(store.run(["--json", command, "--keyspace", "b"]).fails(2).error().0, "usage");
+    }
+    for command in ["stats", "shape"] {
+        let said = store.run([command, "--keyspace", "b"]);
+        assert!(said.text().contains("1 version") && !said.text().contains("default"), "{said:?}");
+        let figures = store.run(["--json", command, "--keyspace", "b"]).json();
+        assert_eq!(figures["keyspaces"].as_array().unwrap().len(), 1, "{figures}");
+        assert_eq!(figures["keyspaces"][0]["name"], "b");
+        store.run([command, "--keyspace", "absent"]).fails(1);
+    }
+}
+
+/// The program on a store, started by a shell that does something first and gives it these ends.
+fn by_shell(store: &Store, before: &str, args: &str) -> Said {
+    let script = format!("{before} exec \"$PROGRAM\" --db \"$DB\" {args}");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &script]).env("PROGRAM", env!("CARGO_BIN_EXE_drumlin")).env("DB", store.path());
+    Said::from(shell.stdin(Stdio::null()).output().unwrap())
+}
+
+#[test]
+fn a_closed_standard_stream_is_an_error_to_those_who_need_it() {
+    let store = loaded(10);
+    for args in ["count", "scan", "get line-000001 --json", "verify", "put k v --json", "--help", "stats"] {
+        let said = by_shell(&store, "", &format!("{args} >&-")).fails(1);
+        assert!(said.err.contains("standard output: it is closed"), "{args}: {said:?}");
+    }
+    let before = store.run(["scan"]).ok();
+    for args in ["put a -", "cas a --absent -", "load - --format lines"] {
+        let said = by_shell(&store, "", &format!("{args} <&-")).fails(1);
+        assert!(said.err.contains("standard input: it is closed"), "{args}: {said:?}");
+    }
+    assert_eq!(store.run(["scan"]).ok(), before);
+    // Who needs neither, and who was given /dev/null on purpose, whatever it was opened for.
+    for args in [
+        "put a b >&- <&-",
+        "count >/dev/null",
+        "count <>/dev/null >&0",
+        "put c - </dev/null",
+        "put c - <>/dev/null",
+    ] {
+        let said = by_shell(&store, "", args);
+        assert_eq!((said.code, said.err.as_str()), (Some(0), ""), "{args}");
+    }
+    assert_eq!(store.run(["get", "c"]).ok(), b"");
+}
+
+#[test]
+fn a_limit_on_the_size_of_files_is_an_error_and_what_it_leaves_is_a_store() {
+    let store = Store::new();
+    let said = by_shell(&store, "ulimit -f 100;", "put k v").fails(1);
+    assert!(said.err.contains("File too large") && said.err.contains("ulimit -f"), "{said:?}");
+    // The directory was begun, and the next who writes finishes it.
+    assert!(store.path().join("STORE").exists());
+    store.run(["put", "k", "v"]).ok();
+    assert_eq!(store.run(["get", "k"]).ok(), b"v");
+    store.run(["verify"]).ok();
+}
+
+#[test]
+fn a_bar_keeps_to_one_line_and_writes_counts_for_people() {
+    const COLUMNS: u16 = 60;
+    let store = Store::new();
+    let file = store.file("lines", (0..400_000).map(|i| format!("line-{i:06}\n")).collect::<String>());
+    let (master, slave) = terminal();
+    let size = rustix::termios::Winsize { ws_row: 24, ws_col: COLUMNS, ws_xpixel: 0, ws_ypixel: 0 };
+    rustix::termios::tcsetwinsize(&slave, size).unwrap();
+    let mut command = store.command(["load"]);
+    command.arg(file).args(["--format", "lines"]).env("TERM", "xterm").stdout(Stdio::piped()).stderr(slave);
+    let mut child = command.spawn().unwrap();
+    drop(command);
+    let reader = std::thread::spawn(|| seen(master));
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let drawn = reader.join().unwrap();
+    let bars: Vec<&str> = drawn.split(['\r', '\n']).filter(|line| line.contains("loading")).collect();
+    assert!(bars.iter().any(|bar| bar.contains("] ") && bar.contains(",000 record")), "{bars:?}");
+    for bar in bars {
+        let plain = bar.replace("\x1b[2K", "").replace("\x1b[1A", "");
+        assert!(
+            !plain.contains('\x1b') && plain.trim_end().chars().count() <= usize::from(COLUMNS),
+            "{bar:?}"
+        );
+    }
+}

@@ -126,3 +126,13 @@ fn json_answers_are_one_object() {
     assert_eq!(json(&["delete", "k"])["ok"], true);
     assert_eq!(json(&["keyspaces"])["keyspaces"][0], "default");
 }
+
+#[test]
+fn the_hint_for_an_absent_key_speaks_of_keys_as_the_user_does() {
+    let store = Store::new();
+    store.run(["put", "k", "v"]).ok();
+    let said = store.run(["get", "--hex", "00ff"]).fails(1);
+    assert!(said.err.contains("scan --hex`"), "{said:?}");
+    let said = store.run(["get", "absent"]).fails(1);
+    assert!(said.err.contains("scan`"), "{said:?}");
+}

@@ -76,7 +76,7 @@ fn verify_is_content_with_a_sound_store_also_after_a_kill() {
     store.run(["verify"]).ok();
     let report: serde_json::Value = serde_json::from_slice(&store.run(["--json", "verify"]).ok()).unwrap();
     assert_eq!(report["sound"], true);
-    assert!(report["files"].as_u64().unwrap() > 0 && report["bytes"].as_u64().unwrap() > 0);
+    assert!(report["tables"].as_u64().unwrap() > 0 && report["bytes"].as_u64().unwrap() > 0);
 }
 
 #[test]

@@ -11,7 +11,8 @@ use support::Store;
 #[test]
 fn tour_runs_checks_itself_and_can_be_repeated() {
     let store = Store::new();
-    let said = store.run(["tour"]);
+    // Its words are its result: only bars are hidden.
+    let said = store.run(["--quiet", "tour"]);
     let text = said.text().to_string();
     for part in ["Load", "Ask", "snapshots", "SIGKILL", "sound", "shape", "Explore it", "--prefix FR/Saint-"]
     {
@@ -34,6 +35,11 @@ fn tour_runs_checks_itself_and_can_be_repeated() {
     );
     assert!(figures["snapshots"].as_u64().unwrap() >= 10 && figures["births"].as_u64().unwrap() >= 1000);
     store.run(["verify"]).ok();
+
+    store.run(["put", "my notes", "are mine"]).ok();
+    let said = store.run(["tour"]).fails(1);
+    assert!(said.err.contains("left as it is") && said.err.contains("default"), "{said:?}");
+    assert_eq!(store.run(["get", "my notes"]).ok(), b"are mine");
 }
 
 #[test]

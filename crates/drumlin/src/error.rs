@@ -1,6 +1,7 @@
 //! What can go wrong, sorted by what the caller can do about it.
 //!
-//! Place: every layer returns [`Result`]; nothing below imports from here but `std`.
+//! Place: of the lowest layer, beside `env` and `sync`, which use it too; every layer returns [`Result`]. Imports nothing
+//! of this crate.
 //! Errors are `Clone + Send + Sync + 'static`, so that one failure can be told to every waiter.
 //! Each message names the thing (file, block, key) and what to do.
 
@@ -54,10 +55,10 @@ pub enum Error {
         /// The store's directory.
         path: PathBuf,
     },
-    /// There is no store, keyspace or table of this name.
+    /// There is no store or keyspace of this name.
     #[error("{what} not found: {name}")]
     NotFound {
-        /// "store", "keyspace", ...
+        /// "store" or "keyspace".
         what: &'static str,
         /// The name asked for.
         name: String,
@@ -79,7 +80,7 @@ pub enum Error {
     /// The store is closed, or the keyspace was dropped.
     #[error("{what} is closed")]
     Closed {
-        /// "store" or "keyspace".
+        /// "store" or "keyspace"; "the background job" if a compaction asked for was cut off by the store's close.
         what: &'static str,
     },
 }

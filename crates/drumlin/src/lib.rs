@@ -16,6 +16,9 @@ pub mod cache;
 pub mod commit;
 pub mod compaction;
 pub mod db;
+#[cfg(test)]
+#[path = "../tests/support/dice.rs"]
+mod dice;
 pub mod env;
 pub mod error;
 pub mod filter;

@@ -10,7 +10,8 @@ use std::time::Duration;
 use crate::error::{Error, Result};
 use crate::key::{ComparatorRef, bytewise};
 
-/// What an acknowledged write survives.
+/// What an acknowledged write survives. A write may name its own ([`WriteOptions`]); updates (`update`, `compare_and_swap`,
+/// `put_if_absent`, `fetch_add`) and range deletions outside a batch take the store's default ([`Options::durability`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, PartialOrd, Ord)]
 pub enum Durability {
     /// Nothing: the write is not logged. Only for keyspaces created with
@@ -42,9 +43,12 @@ pub struct Options {
     pub create_if_missing: bool,
     /// Open without writing a single byte: nothing is created, repaired or truncated. Default false.
     pub read_only: bool,
-    /// Bytes for memtables, block cache, indexes and filters together. Default 256 MiB, at least 4 MiB.
+    /// Bytes for memtables, block cache, open tables (indexes, filters, range tombstones) and the buffers of flushes and
+    /// compactions together. Default 256 MiB, at least 4 MiB.
     pub memory_bytes: usize,
-    /// Bytes of one log segment; a power of two from 64 KiB to 1 GiB. Fixed at creation. Default 16 MiB.
+    /// Bytes of one log segment, at most; a power of two from 64 KiB to 1 GiB. Default 16 MiB. The store is made with this, or
+    /// with the power of two at or below a sixteenth of `memory_bytes`, or of what is free on the device, if that is less
+    /// (but at least 64 KiB), and keeps that size; later openings do not change it.
     pub segment_bytes: usize,
     /// Bytes of log kept before the keyspace that holds the oldest is flushed. Default 512 MiB.
     pub log_bytes_max: usize,

@@ -10,11 +10,14 @@
 //! Invariants:
 //! 1. Memory is aligned as its layout asks and valid until it is given back with the same layout.
 //! 2. Pages of mapped memory that were not written are not resident.
-//! 3. Whether memory is mapped follows from its layout's size alone, so that it goes back the way it came.
+//! 3. What is given back is not resident any more, also where the system cannot unmap it: it joins neighbours to one
+//!    mapping, and to take one out of the middle makes two, of which a process may have so many (`vm.max_map_count`).
+//!    Then the pages go and the addresses stay taken.
+//! 4. Whether memory is mapped follows from its layout's size alone, so that it goes back the way it came.
 //!
 //! Concurrency: none of its own. A chunk from 2 MiB on asks for huge pages: a search jumps all over the memtable, and with
 //! 4 KiB pages its walk through the page tables costs as much as the misses.
-//! Tests: below, `memory::arena`, and under the address sanitizer `memory`.
+//! Tests: `pages/tests.rs`, `memory::arena`, and under the address sanitizer `memory`.
 #![allow(unsafe_code)]
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
@@ -62,7 +65,7 @@ pub(crate) fn chunk(layout: Layout) -> *mut u8 {
 /// `chunk` returned it for `layout`, and nobody uses it any more.
 pub(crate) unsafe fn give_back(base: *mut u8, layout: Layout) {
     if is_mapped(layout) {
-        // SAFETY: mapped by `chunk` for this layout; asserted by the caller. Test: below.
+        // SAFETY: mapped by `chunk` for this layout; asserted by the caller. Test: super::tests.
         unsafe { system::unmap(base, layout) };
     } else {
         // SAFETY: allocated for this layout; asserted by the caller. Test: memory::arena::tests::threads_allocate_without_overlap.
@@ -102,8 +105,10 @@ unsafe impl Allocator for Pages {
     unsafe fn grow(&self, base: NonNull<u8>, old: Layout, new: Layout) -> Result<NonNull<[u8]>, AllocError> {
         if is_mapped(old) && new.align() <= PAGE_BYTES {
             // SAFETY: mapped for `old`, and `new` is no smaller; asserted by the caller. Test: as above.
-            let base = unsafe { system::remap(base, old, new) }.ok_or(AllocError)?;
-            return Ok(NonNull::slice_from_raw_parts(base, new.size()));
+            if let Some(base) = unsafe { system::remap(base, old, new) } {
+                return Ok(NonNull::slice_from_raw_parts(base, new.size()));
+            }
+            // Refused where one mapping would become two: then by hand.
         }
         let fresh = self.allocate(new)?;
         // SAFETY: both are valid for the old size, and the new memory is nobody else's. Test: as above.
@@ -156,7 +161,11 @@ mod system {
     /// `map` or `remap` returned it for `layout`, and nobody uses it any more.
     pub(super) unsafe fn unmap(base: *mut u8, layout: Layout) {
         // SAFETY: the whole of a mapping of this size; asserted by the caller. Test: super::tests.
-        let _ = unsafe { munmap(base.cast(), layout.size()) };
+        if unsafe { munmap(base.cast(), layout.size()) }.is_err() {
+            // SAFETY: as above; nobody reads what the pages held.
+            // Test: memory_goes_back_where_the_system_has_no_mapping_left_to_split.
+            let _ = unsafe { madvise(base.cast(), layout.size(), Advice::LinuxDontNeed) };
+        }
     }
 
     /// The same bytes in a mapping for `new`; `None` if the system refuses, and then nothing changed.
@@ -192,45 +201,4 @@ mod system {
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn chunks_are_aligned_and_hold_what_is_written() {
-        for power in 16..25 {
-            let bytes = 1usize << power;
-            let align = if bytes >= HUGE_PAGE_BYTES { HUGE_PAGE_BYTES } else { 64 };
-            let layout = Layout::from_size_align(bytes, align).expect("a power of two");
-            let chunks: Vec<*mut u8> = (0..3).map(|_| chunk(layout)).collect();
-            for (n, &chunk) in chunks.iter().enumerate() {
-                assert!(chunk.addr().is_multiple_of(align), "{bytes} bytes");
-                // SAFETY: `bytes` long, and this test's own.
-                unsafe { chunk.write_bytes(n as u8 + 1, bytes) };
-            }
-            for (n, &chunk) in chunks.iter().enumerate() {
-                // SAFETY: written above, given back once.
-                unsafe {
-                    let held = std::slice::from_raw_parts(chunk, bytes);
-                    assert!(held.iter().all(|&byte| byte == n as u8 + 1), "{bytes} bytes");
-                    give_back(chunk, layout);
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn a_vector_keeps_its_bytes_while_it_grows_and_shrinks() {
-        let mut vector = PageVec::<u64>::new_in(Pages);
-        let most = if cfg!(miri) { 40_000 } else { 1_000_000 };
-        vector.extend(0..most);
-        assert!(vector.iter().copied().eq(0..most));
-        // Mapped to mapped, mapped to the global allocator's, and back.
-        for keep in [most / 2, 100, 0] {
-            vector.truncate(keep as usize);
-            vector.shrink_to_fit();
-            assert!(vector.iter().copied().eq(0..keep), "{keep}");
-        }
-        vector.resize(most as usize, 7);
-        assert!(vector.iter().all(|&n| n == 7));
-    }
-}
+mod tests;

@@ -2,12 +2,17 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a test is outside the engine")]
 
+mod support {
+    pub mod waits;
+}
+
 use std::sync::mpsc;
 use std::time::Duration;
 
 use drumlin::env::{Env, MemFs};
 use drumlin::sync::failpoint;
 use drumlin::{Db, Error, Options};
+use support::waits::{note_waits, waits};
 
 fn open(fs: &std::sync::Arc<MemFs>) -> Db {
     let options = Options { memory_bytes: 8 << 20, ..Options::default() };
@@ -24,6 +29,7 @@ fn a_flush_ends_when_its_keyspace_is_dropped() {
     );
     doomed.put("k", "v").unwrap();
 
+    note_waits();
     // A write in flight keeps the flush from beginning.
     let (frozen, is_frozen) = mpsc::channel();
     let (thaw, thawed) = mpsc::channel::<()>();
@@ -47,7 +53,7 @@ fn a_flush_ends_when_its_keyspace_is_dropped() {
     // The drop makes the log durable first, so it waits for the write in flight too.
     let dropping = db.clone();
     let dropper = std::thread::spawn(move || dropping.drop_keyspace("doomed"));
-    std::thread::sleep(Duration::from_millis(100));
+    assert!(waits(&dropper), "for the write in flight");
     drop(thaw);
     writer.join().unwrap().unwrap();
     dropper.join().unwrap().unwrap();

@@ -13,6 +13,7 @@
 
 mod support {
     pub mod checker;
+    pub mod dice;
     pub mod drive;
     pub mod generate;
     pub mod history;
@@ -23,8 +24,9 @@ use std::path::PathBuf;
 
 use drumlin::{Db, Options};
 use support::checker::{linearizable, recent_snapshots_serializable};
+use support::dice::Dice;
 use support::drive::{Load, Target};
-use support::generate::{Rng, Shape, valid};
+use support::generate::{Shape, valid};
 use support::history::{ABSENT, Class, History, KEYS_MAX, Op, Seen, Value};
 use support::mutate::{ALL, Mutation, spoil};
 
@@ -37,7 +39,7 @@ fn accepted(history: &History) -> Result<(), String> {
 #[test]
 fn valid_histories_are_accepted() {
     for seed in 0..200 {
-        let mut rng = Rng(seed);
+        let mut rng = Dice(seed);
         let shape = Shape {
             ops: 2000,
             threads: 1 + rng.below(12) as u8,
@@ -54,7 +56,7 @@ fn valid_histories_are_accepted() {
 fn spoiled_histories_are_rejected() {
     let mut rejected = [0; ALL.len()];
     for seed in 0..40 {
-        let mut rng = Rng(seed);
+        let mut rng = Dice(seed);
         let shape =
             Shape { ops: 1500, threads: 8, keys: 1 + rng.below(16) as u8, spacing: 4 + rng.below(30) };
         let history = valid(seed, shape);
@@ -89,7 +91,7 @@ fn the_two_properties_are_told_apart() {
 }
 
 /// A small history with random results: some possible, most not.
-fn small(rng: &mut Rng, class_of_snapshots: Class) -> History {
+fn small(rng: &mut Dice, class_of_snapshots: Class) -> History {
     let keys = 1 + rng.below(2) as u8;
     let count = 3 + rng.below(4);
     let ops = (0..count).map(|i| {
@@ -103,7 +105,7 @@ fn small(rng: &mut Rng, class_of_snapshots: Class) -> History {
             writes: vec![],
         };
         let key = rng.below(u64::from(keys)) as u8;
-        let value = |rng: &mut Rng| rng.below(4) as Value;
+        let value = |rng: &mut Dice| rng.below(4) as Value;
         match rng.below(6) {
             0 | 1 => op.writes.push((key, value(rng))),
             2 => {
@@ -154,7 +156,7 @@ fn some_order_exists(left: &mut Vec<(u64, &Op)>, state: [Value; KEYS_MAX]) -> bo
 
 #[test]
 fn checker_and_exhaustive_search_agree() {
-    let mut rng = Rng(7);
+    let mut rng = Dice(7);
     let mut possible = [0; 2];
     let rounds = 60_000;
     for round in 0..rounds {
@@ -188,9 +190,9 @@ fn every_mutation_is_tried() {
     let shape = Shape { ops: 20_000, threads: 8, keys: 12, spacing: 20 };
     let history = valid(3, shape);
     for mutation in ALL {
-        assert!(spoil(&history, mutation, &mut Rng(1)).is_some(), "{mutation:?}");
+        assert!(spoil(&history, mutation, &mut Dice(1)).is_some(), "{mutation:?}");
     }
-    assert!(spoil(&History::new(vec![]), Mutation::StaleGet, &mut Rng(1)).is_none());
+    assert!(spoil(&History::new(vec![]), Mutation::StaleGet, &mut Dice(1)).is_none());
 }
 
 fn directory(name: &str) -> PathBuf {
@@ -256,7 +258,7 @@ fn recorded_histories_are_linearizable() {
 #[test]
 fn recorded_histories_are_rejected_once_spoiled() {
     let (path, target) = small_store("spoiled");
-    let mut rng = Rng(seed());
+    let mut rng = Dice(seed());
     let history = target
         .run(Load { seed: rng.next(), threads: 8, ops_per_thread: 1500, padding_bytes: 100 })
         .expect("the store serves");

@@ -6,6 +6,7 @@
 
 mod support {
     pub mod freezer;
+    pub mod waits;
 }
 
 use std::sync::Arc;
@@ -15,13 +16,18 @@ use std::time::Duration;
 use drumlin::env::{Env, MemFs};
 use drumlin::{Cas, Db, Keyspace, KeyspaceOptions, Options};
 use support::freezer::{Frozen, PATIENCE, spawn};
+use support::waits::{note_waits, wait_for_waiting, waits, with_threads_named};
 
 fn options() -> Options {
     Options { memory_bytes: 64 << 20, segment_bytes: 64 << 10, ..Options::default() }
 }
 
 fn reopen(fs: &Arc<MemFs>) -> (Db, Keyspace) {
-    let db = Db::open_with(Env::with_fs(fs.clone()), "/store", options()).expect("open");
+    open_in(Env::with_fs(fs.clone()))
+}
+
+fn open_in(env: Env) -> (Db, Keyspace) {
+    let db = Db::open_with(env, "/store", options()).expect("open");
     let small = KeyspaceOptions { memtable_bytes: Some(64 << 10), ..KeyspaceOptions::default() };
     let keyspace = db.keyspace("k", small).expect("keyspace");
     (db, keyspace)
@@ -64,16 +70,11 @@ fn wait_until(what: &str, condition: impl Fn() -> bool) {
     }
 }
 
-/// Waits a little; true if the thread is still at it.
-fn waits<T>(thread: &std::thread::JoinHandle<T>) -> bool {
-    std::thread::sleep(Duration::from_millis(100));
-    !thread.is_finished()
-}
-
 /// D1a, D3: a put of a batch's key that slips in between the batch's LSN and its effect makes one of
 /// the batch's keys new and the other old for ever.
 #[test]
 fn a_put_waits_for_a_batch_of_its_key_until_that_has_taken_effect() {
+    note_waits();
     for point in ["batch::locked", "write::drawn", "write::logged", "batch::part", "write::published"] {
         let (db, keyspace) = open();
         keyspace.put("x", "old").expect("put");
@@ -136,6 +137,7 @@ fn no_part_of_a_batch_shows_before_all_do() {
 /// it, the put lands below: it is lost.
 #[test]
 fn an_update_waits_for_a_put_of_its_key_in_flight() {
+    note_waits();
     for point in ["write::announced", "write::drawn", "write::logged", "write::gated"] {
         let (_db, keyspace) = open();
         keyspace.put("x", "old").expect("put");
@@ -261,7 +263,8 @@ fn a_put_goes_to_the_generation_of_its_lsn() {
 /// snapshots that came while it waited, and drops what they see.
 #[test]
 fn a_flush_keeps_what_a_snapshot_needs_that_came_while_it_waited() {
-    let (db, keyspace) = open();
+    note_waits();
+    let (db, keyspace) = open_in(with_threads_named("C1", Env::with_fs(MemFs::new())));
     keyspace.put("x", "old").expect("put");
     let in_flight = {
         let keyspace = keyspace.clone();
@@ -272,8 +275,7 @@ fn a_flush_keeps_what_a_snapshot_needs_that_came_while_it_waited() {
         let db = db.clone();
         spawn("flush", move || db.flush())
     };
-    wait_until("the flush waits for the put in flight", || db.stats().running_jobs > 0);
-    std::thread::sleep(Duration::from_millis(50));
+    wait_for_waiting("C1 drumlin-bg-");
     let snapshot = db.snapshot_recent().expect("snapshot");
     assert_eq!(snapshot.get(&keyspace, "x").expect("get").as_deref(), Some(&b"old"[..]));
     in_flight.thaw().expect("put");

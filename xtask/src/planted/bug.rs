@@ -3,8 +3,8 @@
 //! Place: read by `planted`.
 //!
 //! The file is TOML, of which this reads what it needs: `key = value`, where a value is a "string" with the
-//! escapes \\n \\t \\" \\\\, a '''literal''' over several lines (a newline right after the opening is dropped), true or
-//! false, or a one-line array of strings; `#` comments between entries.
+//! escapes `\n`, `\t`, `\"`, `\\`, a '''literal''' over several lines (a newline right after the opening is
+//! dropped), true or false, or a one-line array of strings; `#` comments between entries.
 //!
 //! ```toml
 //! story     = "what the bug is, and where the variant is refuted"

@@ -4,14 +4,16 @@
 //! 2. `{"durable":N}` is a whole line, flushed, printed only after N records are acknowledged; the last
 //!    one stands however the load ends.
 //! 3. A bad line stops the load (exit 1); with `--skip-bad` it is counted, and the first few are reported. Then
-//!    the last line of JSON has their number too: `{"durable":N,"skipped":M}`.
+//!    the last line of JSON has their number too: `{"durable":N,"skipped":M}`. With `--json` each report is a note
+//!    in JSON, with the number of its line.
 //! 4. If the reader of these lines goes away, the load goes on: it was asked to load, the lines are extra.
 //!
 //! Tests: `tests/load.rs`, `tests/durable.rs`.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::Read;
 use std::path::Path;
 use std::time::Instant;
 
@@ -23,6 +25,7 @@ use crate::loader::{self, Loaded, Stop, Watch};
 use crate::open;
 use crate::output::{self, Output};
 use crate::progress::{Bar, Watcher};
+use crate::report::{self, Note};
 
 /// Bad lines reported one by one; the rest are only counted.
 const BAD_SHOWN: u64 = 10;
@@ -40,6 +43,12 @@ pub fn run(args: &Args, load: &Load) -> Result<()> {
             interrupt::check()?;
             return Err(Failure::file("read", Path::new(&name), error));
         }
+        Err(Unusable::Gzip) => {
+            return Err(Failure::Input(format!(
+                "{name} is packed by gzip; unpack it on the way: {}",
+                unpacking(args, load)
+            )));
+        }
         Err(Unusable::Column(why)) => return Err(Failure::Input(format!("{name}: {why}"))),
         Err(Unusable::Usage(why)) => return Err(Failure::Usage(why)),
     };
@@ -53,6 +62,7 @@ pub fn run(args: &Args, load: &Load) -> Result<()> {
         name: &name,
         bar,
         by_bytes: size.is_some(),
+        json: args.json,
         lines: Lines::new(args.json),
         skip: load.skip_bad,
         bad: 0,
@@ -73,40 +83,59 @@ pub fn run(args: &Args, load: &Load) -> Result<()> {
         }
     };
     open::close_after(db, result)?;
-    report(args, &name, done, began.elapsed().as_secs_f64())
+    ended_well(args, &name, done, began.elapsed().as_secs_f64())
 }
 
 /// The end of a load that reached the end of its input.
-fn report(args: &Args, name: &str, done: Loaded, seconds: f64) -> Result<()> {
-    if done.skipped > 0 {
-        output::tell(&format!("{name}: {} skipped", output::plural(done.skipped, "bad line")));
-    }
+fn ended_well(args: &Args, name: &str, done: Loaded, seconds: f64) -> Result<()> {
     let mut out = Output::new();
     if !args.json {
+        if done.skipped > 0 {
+            let skipped = output::plural(done.skipped, "bad line");
+            report::note(&Note::new(format!("{name}: {skipped} skipped")), false);
+        }
         let (records, bytes) = (output::plural(done.records, "record"), output::bytes(done.bytes));
         out.line(format_args!("loaded {records} ({bytes}) in {seconds:.1} s"))?;
     }
     out.finish()
 }
 
+/// The command that unpacks the input and loads it.
+fn unpacking(args: &Args, load: &Load) -> String {
+    let word = |word: &OsStr| output::quoted(&word.to_string_lossy());
+    let mut command = match load.file.to_str() {
+        Some("-") => "gzip -dc".into(),
+        _ => format!("gzip -dc {}", word(load.file.as_os_str())),
+    };
+    command.push_str(&format!(" | drumlin --db {} ", word(args.db().as_os_str())));
+    if let Some(keyspace) = args.keyspace_named() {
+        command.push_str(&format!("--keyspace {} ", output::quoted(keyspace)));
+    }
+    command.push_str(&format!("load - --format {}", load.format.name()));
+    if let Some(key) = &load.key {
+        command.push_str(&format!(" --key {}", word(key)));
+    }
+    for (given, option) in [(load.no_header, " --no-header"), (load.skip_bad, " --skip-bad")] {
+        command.push_str(if given { option } else { "" });
+    }
+    command
+}
+
 /// The input, and its size if it is a plain file.
 fn open_input(path: &Path) -> Result<(Box<dyn Read>, Option<u64>)> {
     if path.as_os_str() == "-" {
-        return Ok((stream(path, io::stdin())?, None));
+        let stream = Stream::standard_input()
+            .map_err(|error| Failure::file("read", Path::new("standard input"), error))?;
+        return Ok((Box::new(stream), None));
     }
     let file = File::open(path).map_err(|error| Failure::file("open", path, error))?;
     let metadata = file.metadata().map_err(|error| Failure::file("read", path, error))?;
     if metadata.is_file() {
         Ok((Box::new(file), Some(metadata.len())))
     } else {
-        Ok((stream(path, file)?, None))
+        let stream = Stream::new(file).map_err(|error| Failure::file("read", path, error))?;
+        Ok((Box::new(stream), None))
     }
-}
-
-/// An input that can be waited for.
-fn stream(path: &Path, input: impl Read + Send + 'static) -> Result<Box<dyn Read>> {
-    let stream = Stream::new(input).map_err(|error| Failure::file("read", path, error))?;
-    Ok(Box::new(stream))
 }
 
 /// Tells the bar, the reader of JSON lines, and the user.
@@ -114,6 +143,7 @@ struct Teller<'a> {
     name: &'a str,
     bar: Bar,
     by_bytes: bool,
+    json: bool,
     lines: Lines,
     skip: bool,
     bad: u64,
@@ -122,7 +152,7 @@ struct Teller<'a> {
 impl Watch for Teller<'_> {
     fn progress(&mut self, done: Loaded) -> Result<()> {
         self.bar.at(if self.by_bytes { done.bytes } else { done.records });
-        self.bar.say(if self.by_bytes { format!("{} records", done.records) } else { "records".into() });
+        self.bar.say(if self.by_bytes { output::plural(done.records, "record") } else { "records".into() });
         self.lines.tell(done.records)
     }
 
@@ -131,11 +161,14 @@ impl Watch for Teller<'_> {
             return false;
         }
         self.bad += 1;
-        if self.bad <= BAD_SHOWN {
-            self.bar.tell(&format!("{}: line {}: {}: skipped", self.name, bad.line, bad.why));
+        let note = if self.bad <= BAD_SHOWN {
+            Note::of_line(bad.line, format!("{}: line {}: {}: skipped", self.name, bad.line, bad.why))
         } else if self.bad == BAD_SHOWN + 1 {
-            self.bar.tell(&format!("{}: more bad lines; only their number will be told", self.name));
-        }
+            Note::new(format!("{}: more bad lines; only their number will be told", self.name))
+        } else {
+            return true;
+        };
+        self.bar.aside(|| report::note(&note, self.json));
         true
     }
 }

@@ -22,6 +22,7 @@ use crate::tour;
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
+    args.check()?;
     match &args.command {
         Command::Load(load) => load::run(args, load),
         Command::Get(get) => get::run(args, get),

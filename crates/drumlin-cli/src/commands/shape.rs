@@ -12,7 +12,7 @@ use crate::open;
 use crate::output::Output;
 
 pub fn run(args: &Args) -> Result<()> {
-    let stats = open::read(args)?.stats();
+    let stats = open::stats(args)?;
     let mut out = Output::new();
     if args.json {
         out.line(json(&stats))?;

@@ -4,7 +4,7 @@
 //!
 //! 1. The whole line is checked: it must be UTF-8 and hold exactly one JSON object.
 //! 2. A string is a key by its characters, unescaped; a number or boolean by its letters, as written.
-//! 3. If the object names the field twice, the last one counts, as in most readers.
+//! 3. An object that has the field twice has no key: readers disagree on which one counts.
 
 use std::fmt;
 
@@ -19,8 +19,12 @@ pub fn key(line: &[u8], name: &[u8]) -> Result<Vec<u8>, String> {
     let mut parser = serde_json::Deserializer::from_str(text);
     let found = parser.deserialize_map(Member { name }).map_err(malformed)?;
     parser.end().map_err(malformed)?;
-    let Some(value) = found else {
-        return Err(format!("the object has no field {}", crate::escape::readable(name)));
+    let value = match found[..] {
+        [value] => value,
+        [] => return Err(format!("the object has no field {}", crate::escape::readable(name))),
+        _ => {
+            return Err(format!("the object has the field {} more than once", crate::escape::readable(name)));
+        }
     };
     let raw = value.get();
     match raw.as_bytes().first() {
@@ -32,23 +36,23 @@ pub fn key(line: &[u8], name: &[u8]) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Finds one member of an object and passes over the others.
+/// Finds the members of one name in an object and passes over the others.
 struct Member<'n> {
     name: &'n [u8],
 }
 
 impl<'de> Visitor<'de> for Member<'_> {
-    type Value = Option<&'de RawValue>;
+    type Value = Vec<&'de RawValue>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a JSON object")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut found = None;
+        let mut found = Vec::new();
         while let Some(wanted) = map.next_key_seed(IsName { name: self.name })? {
             if wanted {
-                found = Some(map.next_value()?);
+                found.push(map.next_value()?);
             } else {
                 map.next_value::<IgnoredAny>()?;
             }
@@ -96,7 +100,6 @@ mod tests {
             (r#"{"id":12345678901234567890123}"#, "12345678901234567890123"),
             (r#"{"id":-0}"#, "-0"),
             (r#"{"id":true}"#, "true"),
-            (r#"{"id":"first","id":"last"}"#, "last"),
             (r#"{"id":""}"#, ""),
         ] {
             assert_eq!(key(line.as_bytes(), b"id").as_deref(), Ok(expected.as_bytes()), "{line}");
@@ -119,6 +122,8 @@ mod tests {
             (r#"{"ID":"a"}"#, "no field id"),
             (r#"{"a":{"id":"nested"}}"#, "no field id"),
             (r#"{"id":null}"#, "null"),
+            (r#"{"id":"first","id":"last"}"#, "field id more than once"),
+            (r#"{"id":1,"x":0,"\u0069d":1}"#, "field id more than once"),
             (r#"{"id":{}}"#, "object"),
             (r#"{"id":[1]}"#, "array"),
         ] {

@@ -14,6 +14,9 @@
 //! 6. A blank line (not a byte before its line end) is a bad line in every format; inside a quoted csv field it
 //!    is data.
 //! 7. All csv records have as many fields as the header, or else as the first good record.
+//! 8. What could be meant in two ways is refused: a key column whose name the header has twice, a key field that an
+//!    object has twice. So is an input without the header line that was to name the columns.
+//! 9. What gzip has packed is no text, and is told to be unpacked.
 //!
 //! Tests: `input/tests.rs`.
 
@@ -38,6 +41,8 @@ use source::{Line, Source};
 pub use stream::Stream;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+/// How everything begins that gzip has packed (RFC 1952; deflate is the one method there is).
+const GZIP: &[u8] = b"\x1f\x8b\x08";
 const NEVER_ENDS: &str = "a quoted field never ends";
 /// Names of a header that an error message lists.
 const NAMES_SHOWN: usize = 20;
@@ -69,6 +74,8 @@ pub enum Unusable {
     Io(io::Error),
     /// The key column and the file do not fit.
     Column(String),
+    /// It is packed by gzip.
+    Gzip,
     /// The key column is not one, whatever the file holds.
     Usage(String),
 }
@@ -132,7 +139,7 @@ impl Records {
         // The line end counts to the line here, and is no part of the value.
         let source = Source::new(input, VALUE_BYTES_MAX + 2);
         let mut records = Records { source, format, lines: 0, given: 0, crlf: false, shape: None };
-        records.look_at_the_beginning().map_err(Unusable::Io)?;
+        records.look_at_the_beginning()?;
         let number = std::str::from_utf8(key).ok().and_then(|text| text.parse::<usize>().ok());
         let column = if !matches!(records.format, Format::Tsv { .. } | Format::Csv { .. }) {
             return Ok(records);
@@ -144,9 +151,24 @@ impl Records {
                 ))
             })?
         } else {
-            let Some(names) = records.header()? else { return Ok(records) };
+            let Some(names) = records.header()? else {
+                return Err(Unusable::Column(format!(
+                    "there is no column {}: the input is empty, and has no header line",
+                    readable(key)
+                )));
+            };
             let by_number = || number.and_then(|n| n.checked_sub(1)).filter(|column| *column < names.len());
-            names.iter().position(|name| name == key).or_else(by_number).ok_or_else(|| {
+            let mut so_named = (0..names.len()).filter(|column| names[*column] == key);
+            let by_name = so_named.next();
+            if let (Some(first), Some(second)) = (by_name, so_named.next()) {
+                return Err(Unusable::Column(format!(
+                    "columns {} and {} are both named {}: give --key the number of the one you mean",
+                    first + 1,
+                    second + 1,
+                    readable(key)
+                )));
+            }
+            by_name.or_else(by_number).ok_or_else(|| {
                 let shown: Vec<_> = names.iter().take(NAMES_SHOWN).map(|name| readable(name)).collect();
                 let more = if names.len() > NAMES_SHOWN { ", ..." } else { "" };
                 Unusable::Column(format!(
@@ -231,8 +253,12 @@ impl Records {
     }
 
     /// Drops a byte order mark, and looks at the end of the first line.
-    fn look_at_the_beginning(&mut self) -> io::Result<()> {
-        if let Line::At { length, terminated } = self.source.line(0)? {
+    fn look_at_the_beginning(&mut self) -> Result<(), Unusable> {
+        let first = self.source.line(0).map_err(Unusable::Io)?;
+        if self.source.begins_with(GZIP) {
+            return Err(Unusable::Gzip);
+        }
+        if let Line::At { length, terminated } = first {
             self.crlf = terminated && self.source.bytes(0..length).ends_with(b"\r");
             if self.source.bytes(0..length).starts_with(BYTE_ORDER_MARK) {
                 self.source.advance(BYTE_ORDER_MARK.len());
@@ -241,7 +267,7 @@ impl Records {
         Ok(())
     }
 
-    /// The names in the first record; `None` if the input is empty.
+    /// The names in the first record; `None` if there is none.
     fn header(&mut self) -> Result<Option<Vec<Vec<u8>>>, Unusable> {
         let extent = match self.extent().map_err(Unusable::Io)? {
             None => return Ok(None),

@@ -52,6 +52,11 @@ impl Source {
         Source { input, buffer: Vec::new(), start: 0, filled: 0, ended: false, taken: 0, line_bytes_max }
     }
 
+    /// Whether the bytes from the cursor on, as far as they are read, begin so.
+    pub fn begins_with(&self, bytes: &[u8]) -> bool {
+        self.buffer[self.start..self.filled].starts_with(bytes)
+    }
+
     /// Bytes of input before the cursor.
     pub fn taken(&self) -> u64 {
         self.taken

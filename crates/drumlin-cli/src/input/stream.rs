@@ -18,6 +18,7 @@ use std::io::{self, Read};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
+use crate::closed;
 use crate::interrupt;
 
 /// Bytes asked of the input at once.
@@ -38,6 +39,12 @@ pub struct Stream {
 }
 
 impl Stream {
+    /// Begins to read standard input; fails if it is closed.
+    pub fn standard_input() -> io::Result<Stream> {
+        closed::check_input()?;
+        Stream::new(io::stdin())
+    }
+
     /// Begins to read.
     pub fn new(input: impl Read + Send + 'static) -> io::Result<Stream> {
         let (sender, pieces) = sync_channel(PIECES);

@@ -292,8 +292,37 @@ fn a_column_that_cannot_be_is_refused_at_once() {
     }
     assert!(matches!(begin(b"a\tb\n", Tsv, "a", true), Err(Unusable::Usage(_))));
     assert!(matches!(begin(b"a\tb\n", Tsv, "0", true), Err(Unusable::Usage(_))));
-    assert_eq!(load(b"", Tsv, "id", false), []);
     assert_eq!(load(b"id\n", Tsv, "id", false), []);
+}
+
+#[test]
+fn an_empty_input_has_no_header_and_that_is_said() {
+    for (text, kind, key) in [("", Tsv, "id"), ("", Csv, "1"), ("\u{feff}", Csv, "id")] {
+        let Err(Unusable::Column(why)) = begin(text.as_bytes(), kind, key, false) else { panic!("{text:?}") };
+        assert!(why.contains(key) && why.contains("no header line"), "{why}");
+        assert_eq!(load(text.as_bytes(), kind, "1", true), []);
+    }
+}
+
+#[test]
+fn a_column_whose_name_the_header_has_twice_is_chosen_by_number() {
+    for (text, kind) in [("id,v,id\na,b,c\n", Csv), ("id\tv\tid\na\tb\tc\n", Tsv)] {
+        let Err(Unusable::Column(why)) = begin(text.as_bytes(), kind, "id", false) else { panic!() };
+        assert!(why.contains("columns 1 and 3 are both named id"), "{why}");
+        for (key, found) in [("1", "a"), ("3", "c"), ("v", "b")] {
+            assert_eq!(load(text.as_bytes(), kind, key, false)[0].as_ref().unwrap().1, found.as_bytes());
+        }
+    }
+}
+
+#[test]
+fn what_gzip_has_packed_is_known_by_its_first_bytes() {
+    let packed = &include_bytes!("../../../../data/cities.tsv.gz")[..];
+    for (kind, no_header) in [(Tsv, false), (Csv, true), (Jsonl, false), (Lines, false)] {
+        assert!(matches!(begin(packed, kind, "1", no_header), Err(Unusable::Gzip)));
+    }
+    let other = b"\x1f\x8bkey\n";
+    assert_eq!(load(other, Lines, "", false), [good(1, &other[..5], b"")]);
 }
 
 #[test]

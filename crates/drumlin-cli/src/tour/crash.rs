@@ -60,7 +60,7 @@ fn load_and_kill(tour: &Tour<'_>) -> Result<u64> {
     };
     let rows = tour.cities.len();
     let given = &tour.cities.table()[..tour.cities.offset(rows - rows / 10)];
-    let bar = tour.watcher.bytes("loading", rows as u64);
+    let bar = tour.watcher.records("loading", rows as u64);
     thread::scope(|scope| {
         let feeder = scope.spawn(move || feed(stdin, given));
         let promised = kill_at(&mut child, stdout, rows as u64 * 2 / 5, &bar);

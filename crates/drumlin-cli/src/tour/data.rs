@@ -58,7 +58,8 @@ impl Cities {
         Ok(Cities::from_table(table))
     }
 
-    fn from_table(table: Vec<u8>) -> Cities {
+    /// Finds the rows of a table with a header.
+    pub fn from_table(table: Vec<u8>) -> Cities {
         let mut rows = Vec::new();
         let mut start = memchr::memchr(b'\n', &table).map_or(table.len(), |end| end + 1);
         while let Some(length) = memchr::memchr(b'\n', &table[start..]) {

@@ -33,8 +33,8 @@ pub fn walk(tour: &mut Tour<'_>, db: &Db) -> Result<()> {
     }
     tour.say.check(report.files > 0 && report.bytes > 0, || "verify read nothing".into())?;
     tour.say.line(format_args!(
-        "  the manifest, and {} of tables and log, {}, in {:.2} s: sound",
-        output::plural(report.files as u64, "file"),
+        "  the manifest, and every byte of {} ({}), in {:.2} s: sound",
+        output::plural(report.files as u64, "table"),
         output::bytes(report.bytes),
         began.elapsed().as_secs_f64()
     ))?;

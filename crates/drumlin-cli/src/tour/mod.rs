@@ -10,7 +10,7 @@
 //! ```
 //! 1. Each answer of the store is compared with one computed from the table alone; the first that differs
 //!    ends the tour with a failure.
-//! 2. A directory is replaced only if it is recognisably an earlier tour's.
+//! 2. A directory is replaced only if it holds nothing but what an earlier tour put there.
 //! 3. The store is left sound, closed, and compacted no more than it would be by itself.
 //!
 //! Tests: `tests/tour.rs`; unit tests beside the sections.
@@ -63,7 +63,7 @@ pub fn run(args: &Args) -> Result<()> {
     let mut tour =
         Tour { args, cities, say, watcher: Watcher::new(args.quiet), world: 0, stats: String::new() };
     tour.say.title("A tour of Drumlin")?;
-    place::prepare(args.db(), &mut tour.say)?;
+    place::prepare(args.db(), &tour.cities, &mut tour.say)?;
 
     let db = Db::open(args.db(), options())?;
     let walked = loading::walk(&mut tour, &db)

@@ -1,6 +1,6 @@
 //! The commit protocol: who writes when, and what is complete.
 //!
-//! Place: the lowest engine layer. `log` reserves and marks through the [`Sequencer`]; `db` puts
+//! Place: below `log` and `db`. `log` reserves and marks through the [`Sequencer`]; `db` puts
 //! the steps together into writes, batches, read-modify-writes and snapshots.
 //!
 //! The nouns:

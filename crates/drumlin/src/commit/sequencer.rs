@@ -8,7 +8,8 @@
 //!    one compare-and-swap), after the drawer's lower bound is in its slot.
 //! 2. P (`completed`) only grows, and every LSN < P is installed or a no-op:
 //!    P = max(P, min(tail, min over slots)), the tail loaded first, then the list, then the slots.
-//! 3. Between `begin` and `commit` a thread takes no lock and waits only for smaller LSNs.
+//! 3. Between `begin` and `commit` a thread takes no key lock, and waits only for smaller LSNs (the gate) or
+//!    for its log segment to open.
 //!
 //! Concurrency and orderings (each weakened to Relaxed fails a test in `loom_tests`):
 //! - tail: `fetch_add` SeqCst (store/load against a snapshot's `snap_hi`/tail pair), load Acquire;
@@ -139,6 +140,7 @@ impl Sequencer {
             for index in 0..self.slots.count() {
                 let slot = self.slots.by_index(index).slot;
                 if slot.bound() < lsn {
+                    failpoint::hit("commit::waits");
                     slot.park_while_below(lsn, || self.is_broken());
                     break;
                 }

@@ -3,15 +3,15 @@
 //! Place: owned by the [`Sequencer`](super::Sequencer); read by whoever computes the completed
 //! prefix, and by gets that meet a batch part.
 //!
-//! A slot's word is IDLE, a *lower bound* (the end of its previous record: everything this thread
-//! may yet draw is at or above it), or the exact LSN in flight. Bit 63 says that somebody is
+//! A slot's word is IDLE, a *lower bound* (the end of its previous record, or P if that is higher:
+//! everything this thread may yet draw is at or above it), or the exact LSN in flight. Bit 63 says that somebody is
 //! parked on the word.
 //!
 //! Invariants:
 //! 1. The lower bound is stored after the key locks are held and before the LSN is drawn.
 //! 2. A word that shows an LSN is changed by `swap` only, so a waiter's flag is never lost.
-//! 3. The lower bound is the *end* of the previous record, never its LSN: a get that compares a
-//!    batch part's LSN with the word must not take a finished batch for an unfinished one.
+//! 3. The lower bound is at or above the *end* of the previous record, never its LSN: a get that compares
+//!    a batch part's LSN with the word must not take a finished batch for an unfinished one.
 //! 4. A slot joins the list before its first draw.
 //!
 //! Concurrency: all stores Release, all loads Acquire. Published by the owner; consumed by

@@ -26,7 +26,7 @@
 //! Tests: below, and `loom_tests`.
 
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::{CachePadded, Condvar, Mutex, MutexGuard, spin_until};
+use crate::sync::{CachePadded, Condvar, Mutex, MutexGuard, failpoint, spin_until};
 
 #[cfg(not(loom))]
 const STRIPES: usize = 1024;
@@ -113,6 +113,7 @@ impl Stripe {
 
     fn wait<'a>(&'a self, mut overflow: MutexGuard<'a, Overflow>) -> MutexGuard<'a, Overflow> {
         overflow.waiting += 1;
+        failpoint::hit("stripe::waits");
         let mut overflow = self.changed.wait_on(&self.overflow, overflow);
         overflow.waiting -= 1;
         overflow

@@ -17,7 +17,7 @@
 //! 5. Inputs are never changed; the caller removes them when its edit is durable.
 //!
 //! Concurrency: a job runs on its caller's thread and on threads of its own, which are gone when it returns. It takes no
-//! lock that anybody else takes. `cancel` is a hint read with Relaxed; `next_table_id` is a counter, Relaxed:
+//! lock of `db`'s, and those of tables and cache as any reader does. `cancel` is a hint read with Relaxed; `next_table_id` is a counter, Relaxed:
 //! ids need to differ, not to be ordered.
 //! Tests: in the parts; `job_tests.rs` for whole jobs, with faults and crashes.
 

@@ -1,8 +1,8 @@
 //! Tests of `retain`: reads before and after, on every small history and on random larger ones.
 
 use super::*;
+use crate::dice::Dice;
 use crate::iter::RangeTombstone;
-use crate::iter::merge::tests::Dice;
 use crate::key::bytewise;
 use crate::layout::KeySpan;
 

@@ -53,17 +53,28 @@ impl Batch {
         Batch { db, operations: Vec::new(), last: HashMap::new(), bytes: 0 }
     }
 
-    /// Sets `key` to `value`.
+    /// Sets `key` to `value`. O(1), and a copy of both.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the key, the value or the batch is beyond its limit, or the keyspace belongs to another store;
+    /// `Closed` if the keyspace was dropped. What counts against the batch's limit is all that was added, also what a later
+    /// write replaced.
     pub fn put(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.point(keyspace, Kind::Put, key.as_ref(), value.as_ref())
     }
 
-    /// Deletes `key`.
+    /// Deletes `key`. O(1).
+    ///
+    /// # Errors
+    /// As [`Batch::put`].
     pub fn delete(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<()> {
         self.point(keyspace, Kind::Delete, key.as_ref(), &[])
     }
 
     /// Deletes every key in [start, end). O(writes already in the batch).
+    ///
+    /// # Errors
+    /// As [`Batch::put`]; `InvalidArgument` also if `start` is not before `end`.
     pub fn delete_range(
         &mut self,
         keyspace: &Keyspace,
@@ -119,22 +130,30 @@ impl Batch {
         Ok(())
     }
 
-    /// Writes that will take effect.
+    /// Writes that will take effect. O(writes).
     pub fn len(&self) -> usize {
         self.operations.iter().flatten().count()
     }
 
-    /// True if nothing would happen.
+    /// True if nothing would happen. O(writes).
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Makes all writes take effect at one instant, with the store's default durability.
+    /// Makes all writes take effect at one instant, with the store's default durability. An empty batch is fine.
+    ///
+    /// # Errors
+    /// As [`Batch::commit_with`].
     pub fn commit(self) -> Result<()> {
         self.commit_with(WriteOptions::default())
     }
 
-    /// Makes all writes take effect at one instant.
+    /// Makes all writes take effect at one instant. O(n log n) for the locks of n keys, then O(log memtable) a write; with a
+    /// range deletion it holds every key lock meanwhile.
+    ///
+    /// # Errors
+    /// [Those of a write](Keyspace#errors-of-writes), for all of it at once; `InvalidArgument` also if it spans keyspaces
+    /// that are logged and ones that are not.
     pub fn commit_with(self, options: WriteOptions) -> Result<()> {
         let operations: Vec<Operation> = self.operations.into_iter().flatten().collect();
         write::commit_batch(&self.db.store, &operations, options)

@@ -51,6 +51,19 @@ impl KeyspaceState {
 }
 
 /// A handle to one keyspace of a store.
+///
+/// # Errors of writes
+///
+/// Every write may meet [`InvalidArgument`](Error::InvalidArgument) (a key or value beyond its limit, a durability that the
+/// keyspace cannot give), [`ReadOnly`](Error::ReadOnly), [`Closed`](Error::Closed) (also if the keyspace was dropped),
+/// [`NoSpace`](Error::NoSpace), [`Io`](Error::Io) (the log could not grow), and, if memory is full, why no flush can help.
+/// After these it has not taken effect. [`Poisoned`](Error::Poisoned) says that the store takes no more writes; the
+/// write that met it may have taken effect.
+///
+/// # Errors of reads
+///
+/// Every read may meet [`Closed`](Error::Closed) (also if the keyspace was dropped), and in a table that it reads
+/// [`Corruption`](Error::Corruption), [`Io`](Error::Io) or [`Unsupported`](Error::Unsupported).
 #[derive(Clone)]
 pub struct Keyspace {
     pub(crate) db: Db,
@@ -83,11 +96,17 @@ impl Keyspace {
     }
 
     /// Sets `key` to `value`. O(log memtable).
+    ///
+    /// # Errors
+    /// [Those of a write](Keyspace#errors-of-writes).
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.put_with(key, value, WriteOptions::default())
     }
 
-    /// Sets `key` to `value`, with a durability of its own.
+    /// Sets `key` to `value`, with a durability of its own. O(log memtable).
+    ///
+    /// # Errors
+    /// [Those of a write](Keyspace#errors-of-writes).
     pub fn put_with(
         &self,
         key: impl AsRef<[u8]>,
@@ -97,18 +116,27 @@ impl Keyspace {
         write::write_point(&self.db.store, &self.state, Kind::Put, key.as_ref(), value.as_ref(), options)
     }
 
-    /// Deletes `key`; fine if it is absent.
+    /// Deletes `key`; fine if it is absent. O(log memtable): nothing is read.
+    ///
+    /// # Errors
+    /// [Those of a write](Keyspace#errors-of-writes).
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
         self.delete_with(key, WriteOptions::default())
     }
 
-    /// Deletes `key`, with a durability of its own.
+    /// Deletes `key`, with a durability of its own. O(log memtable).
+    ///
+    /// # Errors
+    /// [Those of a write](Keyspace#errors-of-writes).
     pub fn delete_with(&self, key: impl AsRef<[u8]>, options: WriteOptions) -> Result<()> {
         write::write_point(&self.db.store, &self.state, Kind::Delete, key.as_ref(), &[], options)
     }
 
     /// Deletes every key in [start, end) at one instant. Holds every key lock for some ten
     /// microseconds; the cost does not depend on how many keys there are.
+    ///
+    /// # Errors
+    /// [Those of a write](Keyspace#errors-of-writes); `InvalidArgument` also if `start` is not before `end`.
     pub fn delete_range(&self, start: impl AsRef<[u8]>, end: impl AsRef<[u8]>) -> Result<()> {
         let (start, end) = (start.as_ref(), end.as_ref());
         write::check_range(&self.state, start, end)?;
@@ -121,7 +149,14 @@ impl Keyspace {
         write::commit_batch(&self.db.store, &[operation], WriteOptions::default())
     }
 
-    /// The value of `key`. Never waits for a writer; reads at most one block a level.
+    /// The value of `key`. Never waits for a writer.
+    ///
+    /// O(log n) in each memtable, each table of level 0 and one table of each deeper level, until one knows the key. A table
+    /// is read only if its filter does not rule the key out: one block, and one of its index if the index is in parts.
+    /// What is cached is not read; a table that is not open is opened first.
+    ///
+    /// # Errors
+    /// [Those of a read](Keyspace#errors-of-reads).
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
         self.get_at(key.as_ref(), Lsn::MAX)
     }
@@ -136,27 +171,47 @@ impl Keyspace {
         Ok(found.value)
     }
 
-    /// The values of several keys, each as of its own instant; use a snapshot for one instant.
+    /// The values of several keys, each as of its own instant; use a snapshot for one instant. As many gets.
+    ///
+    /// # Errors
+    /// [Those of a read](Keyspace#errors-of-reads): the first ends it.
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Slice>>> {
         keys.iter().map(|key| self.get(key)).collect()
     }
 
-    /// True if `key` has a value.
+    /// True if `key` has a value. Costs as much as [`Keyspace::get`].
+    ///
+    /// # Errors
+    /// [Those of a read](Keyspace#errors-of-reads).
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         Ok(self.get(key)?.is_some())
     }
 
-    /// The records within `bounds`, as of now, from either end.
+    /// The records within `bounds`, as of now, from either end. Takes a [snapshot](Db::snapshot), and so waits for the
+    /// writes in flight.
+    ///
+    /// O(memtables + tables + range tombstones) here, O(log n) in each part at the first step from an end, then O(log parts)
+    /// a version. Each table under the scan is read through a window of its own.
+    ///
+    /// # Errors
+    /// [Those of a read](Keyspace#errors-of-reads), here or as the item that ends the scan; here also `Poisoned` if a thread
+    /// died in the middle of a write.
     pub fn range<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Result<Scan> {
         self.scan(scan::owned_bounds(bounds))
     }
 
-    /// The records whose keys start with `prefix`, as of now. Needs the bytewise order.
+    /// The records whose keys start with `prefix`, as of now. Needs the bytewise order. Costs as much as [`Keyspace::range`].
+    ///
+    /// # Errors
+    /// As [`Keyspace::range`]; `InvalidArgument` in another order.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Scan> {
         self.scan(scan::prefix_bounds(&self.state, prefix.as_ref())?)
     }
 
-    /// All records, as of now.
+    /// All records, as of now. Costs as much as [`Keyspace::range`].
+    ///
+    /// # Errors
+    /// As [`Keyspace::range`].
     pub fn iter(&self) -> Result<Scan> {
         self.scan((Bound::Unbounded, Bound::Unbounded))
     }
@@ -168,6 +223,11 @@ impl Keyspace {
 
     /// Sets `key` to what `f` makes of its value (`None`: absent), atomically; returns the new value.
     /// `f` may run more than once: it must not count its calls. Lock-free but for the key's own lock.
+    ///
+    /// Costs a get and a put, once more for every other write of the key that came between.
+    ///
+    /// # Errors
+    /// Those [of a read](Keyspace#errors-of-reads) and [of a write](Keyspace#errors-of-writes).
     pub fn update(
         &self,
         key: impl AsRef<[u8]>,
@@ -183,7 +243,10 @@ impl Keyspace {
         })
     }
 
-    /// Sets `key` to `new` if it holds `expected`; `None` is absent on both sides.
+    /// Sets `key` to `new` if it holds `expected`; `None` is absent on both sides. Costs as much as [`Keyspace::update`].
+    ///
+    /// # Errors
+    /// As [`Keyspace::update`]. That it does not hold `expected` is no error but [`Cas::Mismatch`].
     pub fn compare_and_swap(
         &self,
         key: impl AsRef<[u8]>,
@@ -199,7 +262,10 @@ impl Keyspace {
         })
     }
 
-    /// Sets `key` to `value` if it is absent; true if it was.
+    /// Sets `key` to `value` if it is absent; true if it was. Costs as much as [`Keyspace::update`].
+    ///
+    /// # Errors
+    /// As [`Keyspace::update`].
     pub fn put_if_absent(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
         self.modify(key.as_ref(), |current| {
             Ok(match current {
@@ -209,9 +275,11 @@ impl Keyspace {
         })
     }
 
-    /// Adds `delta` to the counter at `key` (an `i64`, little endian; absent is 0) and returns the sum.
+    /// Adds `delta` to the counter at `key` (an `i64`, little endian; absent is 0) and returns the sum. Costs as much as
+    /// [`Keyspace::update`].
     ///
-    /// Errors: `InvalidArgument` if the value is not 8 bytes, or the sum overflows.
+    /// # Errors
+    /// As [`Keyspace::update`]; `InvalidArgument` also if the value is not 8 bytes, or the sum overflows.
     pub fn fetch_add(&self, key: impl AsRef<[u8]>, delta: i64) -> Result<i64> {
         self.modify(key.as_ref(), |current| {
             let old = match current {
@@ -231,7 +299,11 @@ impl Keyspace {
         write::read_modify_write(&self.db.store, &self.state, key, WriteOptions::default(), decide)
     }
 
-    /// Flushes the keyspace and merges its tables down to the deepest level. Long work.
+    /// Flushes the keyspace and merges its tables down to the deepest level. Long work: O(bytes of the keyspace), read and
+    /// written.
+    ///
+    /// # Errors
+    /// As [`Db::compact`]; `Closed` also if the keyspace was dropped.
     pub fn compact(&self) -> Result<()> {
         self.state.check_open()?;
         self.db.store.compact_keyspace(&self.state)

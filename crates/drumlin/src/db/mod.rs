@@ -59,6 +59,9 @@ use store::Store;
 pub const KEYSPACE_NAME_BYTES_MAX: usize = 255;
 
 /// Refuses what cannot be the name of a keyspace; for those who want to know before they open a store.
+///
+/// # Errors
+/// `InvalidArgument`.
 pub fn check_keyspace_name(name: &str) -> Result<()> {
     if name.is_empty() || name.len() > KEYSPACE_NAME_BYTES_MAX || name.chars().any(char::is_control) {
         return Err(Error::invalid(format!(
@@ -112,7 +115,7 @@ fn close(store: &Store) -> Result<()> {
     if !store.mark_closed() {
         return Ok(());
     }
-    // Writes that are beyond their look at the mark end here; later ones see it, under their stripe.
+    // Writes that are beyond their look at the mark end here; later ones see it, under their key's lock.
     // What the log is closed with is then all there is.
     drop(store.stripes.lock_all());
     store.background.stop(store);
@@ -136,20 +139,31 @@ fn close(store: &Store) -> Result<()> {
 impl Db {
     /// Opens the store in `directory`, making it if the options allow.
     ///
-    /// Errors: `Locked` if it is open elsewhere, `NotFound`, `Unsupported` if a newer version wrote
-    /// it, `Corruption`. Takes time in proportion to the unflushed log, not to the store.
+    /// Takes time in proportion to the log that is not flushed and to the number of tables, of which none is read.
+    ///
+    /// # Errors
+    /// `Locked` if it is open elsewhere, `NotFound` if there is none and none is to be made, `InvalidArgument` for options
+    /// outside their limits, `Unsupported` if a newer version wrote it, `Corruption`, `Io`, `NoSpace`.
     pub fn open(directory: impl AsRef<Path>, options: Options) -> Result<Db> {
         Db::open_with(Env::real(), directory, options)
     }
 
     /// Opens a store in another environment (another file system, clock, ...).
+    ///
+    /// # Errors
+    /// As [`Db::open`].
     pub fn open_with(env: Env, directory: impl AsRef<Path>, options: Options) -> Result<Db> {
         let store = open::open(env, directory.as_ref(), options)?;
         Ok(Db { _closer: Arc::new(Closer(store.clone())), store })
     }
 
     /// The keyspace `name`; made with `options` if it does not exist. An existing one keeps its own
-    /// options; only the comparator is compared.
+    /// options; only the comparator is compared. O(log keyspaces); making one costs O(keyspaces) and syncs of the manifest.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a name or options that are not allowed, or another comparator than it has; `NotFound` if it
+    /// would have to be made and the store is read-only; `Closed`; `Poisoned`, `NoSpace` or `Io` if the manifest cannot be
+    /// written.
     pub fn keyspace(&self, name: &str, options: KeyspaceOptions) -> Result<Keyspace> {
         match self.open_keyspace(name) {
             Err(Error::NotFound { .. }) if !self.store.options.read_only => {
@@ -166,7 +180,10 @@ impl Db {
         }
     }
 
-    /// The keyspace `name`, which must exist.
+    /// The keyspace `name`, which must exist. O(log keyspaces).
+    ///
+    /// # Errors
+    /// `NotFound`; `Closed`.
     pub fn open_keyspace(&self, name: &str) -> Result<Keyspace> {
         self.store.check_readable()?;
         let state = self.store.keyspaces.lock().get(name).cloned();
@@ -196,7 +213,12 @@ impl Db {
         Ok(Keyspace { db: self.clone(), state })
     }
 
-    /// Drops the keyspace `name` with everything in it. Its handles answer `Closed` from then on.
+    /// Drops the keyspace `name` with everything in it. Its handles answer `Closed` from then on. O(keyspaces + its tables)
+    /// and syncs of the log and the manifest; the files go later.
+    ///
+    /// # Errors
+    /// `NotFound`; `ReadOnly`; `Closed`; `Poisoned` if the log cannot be synced; `Poisoned`, `NoSpace` or `Io` if the
+    /// manifest cannot be written.
     pub fn drop_keyspace(&self, name: &str) -> Result<()> {
         let store = &self.store;
         if store.options.read_only {
@@ -240,7 +262,10 @@ impl Db {
     }
 
     /// A linearizable snapshot of all keyspaces: it contains every write acknowledged before the
-    /// call. Waits for the writes in flight (about a microsecond).
+    /// call. Waits for the writes in flight (about a microsecond), without bound for one that is frozen. O(threads).
+    ///
+    /// # Errors
+    /// `Closed`; `Poisoned` if a thread died in the middle of a write.
     pub fn snapshot(&self) -> Result<Snapshot> {
         self.store.check_readable()?;
         let registration = self.store.sequencer.snapshot()?;
@@ -248,24 +273,36 @@ impl Db {
     }
 
     /// A serializable snapshot that waits for nobody. It is consistent, but may miss writes
-    /// acknowledged a moment ago, this thread's own included.
+    /// acknowledged a moment ago, this thread's own included. O(threads).
+    ///
+    /// # Errors
+    /// `Closed`.
     pub fn snapshot_recent(&self) -> Result<Snapshot> {
         self.store.check_readable()?;
         let registration = self.store.sequencer.snapshot_recent();
         Ok(Snapshot::new(Pinned::new(self.clone(), registration)))
     }
 
-    /// Makes every write acknowledged so far survive a power loss.
+    /// Makes every write acknowledged so far survive a power loss. Callers at the same time share one sync.
+    ///
+    /// # Errors
+    /// `ReadOnly`; `Poisoned` if this sync fails or one has failed before, or a thread died in the middle of a write.
     pub fn persist(&self) -> Result<()> {
         self.store.sync_log(self.store.sequencer.tail())
     }
 
-    /// Writes all memtables to tables. Long work.
+    /// Writes all memtables to tables. Long work: O(bytes of the memtables).
+    ///
+    /// # Errors
+    /// Why a flush failed; `Poisoned`; of a store that has something to flush also `ReadOnly` and `Closed`.
     pub fn flush(&self) -> Result<()> {
         self.store.flush(None)
     }
 
-    /// Flushes and merges every keyspace to its deepest level. Long work.
+    /// Flushes and merges every keyspace to its deepest level. Long work: O(bytes of the store), read and written.
+    ///
+    /// # Errors
+    /// `ReadOnly`; why a flush or a compaction failed, which ends it; `Poisoned`; `Closed` if the store is closed meanwhile.
     pub fn compact(&self) -> Result<()> {
         let keyspaces = self.store.keyspaces.lock().clone();
         keyspaces.values().try_for_each(|keyspace| self.store.compact_keyspace(keyspace))
@@ -273,13 +310,18 @@ impl Db {
 
     /// Waits until no flush or compaction is running or due. What failed before is tried again.
     ///
-    /// Errors: why one of them failed, when all others are done.
+    /// # Errors
+    /// Why one of them failed, when all others are done; `Poisoned`; `Closed`.
     pub fn wait_for_idle(&self) -> Result<()> {
         self.store.wait_for_idle()
     }
 
     /// Reads every byte of every table, and of the log if the store is open read-only, and checks it. Long work; reports
     /// as it goes. A corrupt place does not end it: what the report does not name is sound.
+    ///
+    /// # Errors
+    /// `Closed`; `Io` or `Unsupported` if the manifest of a read-only store cannot be read. What else is corrupt or cannot be
+    /// read is in the report.
     pub fn verify(&self, on_progress: &mut dyn FnMut(&VerifyProgress)) -> Result<VerifyReport> {
         verify::verify(&self.store, on_progress)
     }
@@ -287,7 +329,8 @@ impl Db {
     /// As [`Db::verify`], and also for a store that is too corrupt to be opened: then every file is checked that can be
     /// checked by itself, and [`VerifyReport::unchecked`] says what could not be. Nothing is changed or repaired.
     ///
-    /// Errors: as [`Db::open`], but for corruption.
+    /// # Errors
+    /// As [`Db::open`], but for corruption.
     pub fn verify_directory(
         directory: impl AsRef<Path>,
         options: Options,
@@ -304,7 +347,8 @@ impl Db {
     /// Stops background work, writes the clean-close mark and gives the lock back. Other handles
     /// answer `Closed` from then on.
     ///
-    /// Errors: also, with all of that done, the first corruption that background work met since the store was opened, or why
+    /// # Errors
+    /// Also, with all of that done, the first corruption that background work met since the store was opened, or why
     /// a flush or a compaction failed that was not done since. What was acknowledged is as safe as it was.
     pub fn close(self) -> Result<()> {
         close(&self.store)

@@ -1,6 +1,7 @@
 //! What opening the store found of the log of the session before.
 //!
-//! Place: made by `open` from what the log's scan found; shown by `stats` and `verify`.
+//! Place: made by `open`, and by `verify` of a log at rest, from what the log's scan found; part of `Stats`, and the
+//! remarks of a `VerifyReport`.
 
 use std::fmt;
 use std::path::PathBuf;

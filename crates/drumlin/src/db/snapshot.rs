@@ -87,7 +87,7 @@ impl Drop for Pinned {
     }
 }
 
-/// A consistent view of every keyspace as of one instant.
+/// A consistent view of every keyspace as of one instant. The keyspaces that it is asked for must be of its own store.
 #[derive(Clone)]
 pub struct Snapshot {
     pinned: Arc<Pinned>,
@@ -113,7 +113,11 @@ impl Snapshot {
         self.pinned.lsn
     }
 
-    /// The value of `key` as of the snapshot.
+    /// The value of `key` as of the snapshot. Costs as much as [`Keyspace::get`].
+    ///
+    /// # Errors
+    /// [Those of a read](Keyspace#errors-of-reads); `SnapshotExpired` if it was forgotten for longer than
+    /// [`snapshot_expiry`](crate::Options::snapshot_expiry).
     pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
         self.pinned.check()?;
         let value = keyspace.get_at(key.as_ref(), self.pinned.lsn)?;
@@ -122,17 +126,26 @@ impl Snapshot {
         Ok(value)
     }
 
-    /// The records within `bounds`, from either end.
+    /// The records within `bounds`, from either end. Waits for nobody; costs as much as [`Keyspace::range`].
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`], here or as the item that ends the scan.
     pub fn range<K: AsRef<[u8]>>(&self, keyspace: &Keyspace, bounds: impl RangeBounds<K>) -> Result<Scan> {
         self.scan(keyspace, scan::owned_bounds(bounds))
     }
 
-    /// The records whose keys start with `prefix`. Needs the bytewise order.
+    /// The records whose keys start with `prefix`. Needs the bytewise order. Costs as much as [`Keyspace::range`].
+    ///
+    /// # Errors
+    /// As [`Snapshot::range`]; `InvalidArgument` in another order.
     pub fn prefix(&self, keyspace: &Keyspace, prefix: impl AsRef<[u8]>) -> Result<Scan> {
         self.scan(keyspace, scan::prefix_bounds(&keyspace.state, prefix.as_ref())?)
     }
 
-    /// All records.
+    /// All records. Costs as much as [`Keyspace::range`].
+    ///
+    /// # Errors
+    /// As [`Snapshot::range`].
     pub fn iter(&self, keyspace: &Keyspace) -> Result<Scan> {
         self.scan(keyspace, (Bound::Unbounded, Bound::Unbounded))
     }

@@ -1,6 +1,7 @@
 //! Figures: what the store holds, where its bytes are, what its background did.
 //!
-//! Place: `Db::stats`. Reading them takes no lock that a write takes.
+//! Place: `Db::stats`. Reading them takes no key lock. Of the locks that it takes, each for a moment, a write takes two:
+//! the log's near a segment border, and the background's when it is held back.
 
 use std::fmt;
 use std::sync::atomic::Ordering;

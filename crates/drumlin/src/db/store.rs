@@ -4,7 +4,7 @@
 //!
 //! Lock order (take from left to right, never back):
 //! `pressure` → `keyspaces` → `manifest` → a keyspace's `Current::change` → `background.state`.
-//! Key stripes are taken with none of these held, and nothing of these is taken under a stripe.
+//! Key locks are taken with none of these held, and nothing of these is taken under one.
 //!
 //! Admission: before a write takes any lock it passes `admit`. With no debt that is two loads; else see `pressure`.
 //! When memtables turn: see `turn`.
@@ -123,7 +123,7 @@ impl Store {
         Ok(())
     }
 
-    /// Asked under a stripe before an LSN is drawn: the store is open, and no writer died in flight,
+    /// Asked under a key lock before an LSN is drawn: the store is open, and no writer died in flight,
     /// whose slot must keep showing what it had begun.
     pub fn check_writable(&self) -> Result<()> {
         self.check_readable()?;

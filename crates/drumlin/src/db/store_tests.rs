@@ -17,6 +17,15 @@ fn open(options: Options) -> (Db, Keyspace) {
     (db, keyspace)
 }
 
+/// Waits until a state that another thread brings about.
+fn wait_until(what: &str, holds: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < PATIENCE, "never: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// A pause point that stops threads of one name once, and says so.
 struct Stop {
     inside: Mutex<bool>,
@@ -135,12 +144,17 @@ fn a_flush_that_becomes_due_while_the_workers_sleep_is_done_for_whoever_waits() 
     let units = log.units_per_segment();
     // Enough open segments that nothing opens, and so wakes the workers, in what follows.
     drop(log.ensure_room(6 * units).expect("room"));
-    std::thread::sleep(Duration::from_millis(100));
+    // Having looked since whatever came last.
+    let sleeps = || {
+        let state = store.background.state.lock();
+        state.slept_at == Some(state.epoch)
+    };
+    wait_until("the worker sleeps", sleeps);
     let border = Lsn(store.sequencer.tail().0.next_multiple_of(units));
     let comparator = state.options.comparator.clone();
     state.current.turn(border, || crate::memory::MemTable::new(comparator));
     db.wait_for_idle().expect("what ends beyond the tail is not due");
-    std::thread::sleep(Duration::from_millis(100));
+    wait_until("the worker sleeps again", sleeps);
     store.pad_to_border().expect("pad");
     let (done, idle) = mpsc::channel();
     let waiter = {

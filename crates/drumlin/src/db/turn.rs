@@ -12,7 +12,7 @@
 //! 2. A border that is reached while memory is short has something turned.
 //!
 //! Concurrency: `on_border` runs on the thread that opens segments and waits for nobody. A pad is a write like any other,
-//! under a stripe. Tests: `store_tests`, `tests/memory.rs`, `tests/graveyard.rs`.
+//! under a key lock. Tests: `store_tests`, `tests/memory.rs`, `tests/graveyard.rs`.
 
 use crate::error::Result;
 use crate::key::Lsn;
@@ -124,7 +124,7 @@ impl Store {
     pub fn pad_to_border(&self) -> Result<()> {
         let log = self.log()?;
         let room = log.ensure_room(log.units_per_segment())?;
-        // Close waits for every stripe, and what comes later sees the mark: no pad behind the last record.
+        // Close waits for every key lock, and what comes later sees the mark: no pad behind the last record.
         let held = self.stripes.lock(0);
         self.check_writable()?;
         let pad = self.sequencer.begin_to_border(log.units_per_segment());

@@ -2,23 +2,24 @@
 //!
 //! Place: called by `keyspace` and `batch`; puts `commit`, `log` and `memory` together.
 //!
-//! The steps of a write (numbers as in the commit protocol):
-//! 1. room in the log is made sure of, with nothing held; the node is allocated and filled, in the generation of the
-//!    newest LSN drawn;
-//! 2. the key's stripe is locked;
-//! 3. the LSN is drawn (the slot shows a lower bound before, the LSN after);
-//! 5. the record is copied into the log;
-//! 6. the gate: no version shows above a linearizable snapshot that still waits;
-//! 8. the version is published in the generation its LSN belongs to;
-//! 9. the slot is cleared, the stripe unlocked; `Disk` waits for the log after that.
+//! The steps of a write of one key, all in `install` but for the end of the last:
+//! 1. room in the log is made sure of, with nothing held (`Log::ensure_room`); the node is allocated and filled, in the
+//!    generation of the newest LSN drawn (`MemTable::reserve`);
+//! 2. the key is locked (`Stripes::lock`);
+//! 3. the LSN is drawn; the slot shows a lower bound before, the LSN after (`Sequencer::begin`);
+//! 4. the record is copied into the log (`copy_to_log`);
+//! 5. the gate: no version shows above a linearizable snapshot that still waits (`InFlight::gate`);
+//! 6. the version is published in the generation its LSN belongs to (`MemTable::publish`);
+//! 7. the slot is cleared (`InFlight::commit`), the key unlocked; `Disk` then waits for the log (`Store::acknowledge`).
 //!
 //! Invariants shown here:
-//! - **I1**: draw and publish under the stripe; the record is whole in the log before step 8.
+//! - **I1**: draw and publish under the key's lock; the record is whole in the log before step 6.
 //! - A read-modify-write installs only if no version of its key newer than the one it read is in
 //!   any memory generation, and no generation has left memory since it read; else it reads again.
 //!   No disk I/O under a lock.
-//! - A batch holds the stripes of all its keys, draws one LSN, publishes its parts marked with its
-//!   slot, and takes effect when the slot is cleared, before the stripes are unlocked.
+//! - A batch (`commit_batch`) holds the locks of all its keys (of all there are, if it deletes a range), draws one LSN,
+//!   publishes its parts marked with its slot, passes the gate, and takes effect when the slot is cleared, before the keys
+//!   are unlocked.
 //!
 //! Linearization: put and delete when published; batch and range deletion at `commit`; a
 //! read-modify-write when published, or where it read if it decides to write nothing.
@@ -130,7 +131,7 @@ fn install(
 
     let held = store.stripes.lock(keyspace.hasher.hash(key));
     failpoint::hit("write::locked");
-    // Under the stripe: close sets the mark, then waits for every stripe once.
+    // Under the key's lock: close sets the mark, then waits for every lock once.
     store.check_writable()?;
     failpoint::hit("write::checked");
     if let Some(expected) = expectation {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::stores::store;
 use super::{Error, FileSystem, LogRegion, MemFs, ReadMode, RealFs, Result, WritableFile};
+use crate::dice::Dice;
 
 /// One of the two, with the handles open on it.
 struct Side {
@@ -119,25 +120,20 @@ impl Drop for Root {
     }
 }
 
-fn draw(state: &mut u64, bound: u64) -> u64 {
-    *state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-    (*state >> 33) % bound
-}
-
 #[test]
 fn both_systems_answer_alike() {
     let root = Root(std::env::temp_dir().join(format!("drumlin-alike-{}", std::process::id())));
     let mut answered = [0; KINDS as usize];
     for seed in 0..12 {
-        let mut random = seed;
+        let mut random = Dice(seed);
         let mut real = Side::new(Arc::new(RealFs::new()), root.0.join(seed.to_string()));
         let mut memory = Side::new(MemFs::new(), PathBuf::from("db"));
         for number in 0..250 {
             let mut step = Step {
-                kind: draw(&mut random, KINDS),
-                name: draw(&mut random, NAMES.len() as u64) as usize,
-                other: draw(&mut random, NAMES.len() as u64) as usize,
-                number: draw(&mut random, 1 << 20),
+                kind: random.below(KINDS),
+                name: random.below(NAMES.len() as u64) as usize,
+                other: random.below(NAMES.len() as u64) as usize,
+                number: random.below(1 << 20),
             };
             // Cutting a mapped file, or putting another in its place for `map_log` to find with
             // another length, is outside the contract: the log's name is for mapping and reading.

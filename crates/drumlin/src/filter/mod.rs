@@ -23,8 +23,8 @@
 //! remixed word; after seven groups the word is mixed again.
 //!
 //! Origin: the blocked Bloom filter is folklore of the field; sLSM §2.3 asks for a filter per run
-//! with error ε. We fix bits per key instead (Monkey's rule assigns them per level) and pick the number
-//! of probes that minimises the error of a *blocked* filter, whose lines fill unevenly.
+//! with error ε. We fix bits per key instead, the same on every level, and pick the number of probes that
+//! minimises the error of a *blocked* filter, whose lines fill unevenly.
 //!
 //! Tests: below; the table's model test asks it about every key.
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::*;
+use crate::dice::Dice;
 use crate::error::Error;
 use crate::key::{Bytewise, bytewise, compare_versions};
 
@@ -101,20 +102,6 @@ pub(crate) fn entry_at(cursor: &impl Cursor) -> Option<Entry> {
         kind: cursor.kind(),
         value: cursor.value().to_vec(),
     })
-}
-
-/// A small generator of numbers, so that a failing seed can be run again.
-pub(crate) struct Dice(pub u64);
-
-impl Dice {
-    /// A number below `bound`.
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (z ^ (z >> 31)) % bound
-    }
 }
 
 /// Longer keys first, and counts its calls: an order in which no prefix helps.

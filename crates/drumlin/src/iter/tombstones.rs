@@ -1,7 +1,7 @@
 //! Range tombstones, cut into fragments that do not overlap.
 //!
-//! Place: tables hold one [`Tombstones`] each, memtables one per run; gets ask `newest_covering`, scans, flushes and
-//! compactions join several with [`Tombstones::join`].
+//! Place: an open table holds one [`Tombstones`], a memtable one per run; gets ask them for `newest_covering`, scans, flushes
+//! and compactions join several with [`Tombstones::join`].
 //!
 //! A range tombstone [start, end) at L hides exactly the versions of its keys with LSN < L. Of the tombstones over a
 //! fragment the newest of each horizon is kept (`horizons`): nested ranges make as many LSNs per fragment as there are

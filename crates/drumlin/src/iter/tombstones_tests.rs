@@ -1,7 +1,7 @@
 //! Tests of `tombstones`: sets against each of their tombstones asked alone, and what many of them cost.
 
 use super::*;
-use crate::iter::merge::tests::Dice;
+use crate::dice::Dice;
 use crate::key::Bytewise;
 
 impl RangeTombstone {

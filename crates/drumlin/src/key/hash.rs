@@ -1,4 +1,4 @@
-//! One keyed hash per key, shared by stripe locks, filters and (later) membuffer and trie.
+//! One keyed hash per key, shared by key locks and filters.
 //!
 //! The hash is keyed by the store's secret, so that nobody can choose keys that collide.
 //! Bytes: filters on disk depend on it; see docs/formats/decisions.md.

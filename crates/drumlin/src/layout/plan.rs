@@ -1,6 +1,6 @@
 //! A compaction as a value: what goes in, where it goes, where it may be cut.
 //!
-//! Place: made by the policies (`leveled`), executed by `compaction::job`, printed by `db`.
+//! Place: made by the policies (`leveled`), executed by `compaction::job`; tests print it.
 //!
 //! Invariants:
 //! 1. `inputs` are all tables of the two levels that overlap the plan's span, but for tables of level 0 that are

@@ -31,8 +31,9 @@
 //! What `db` must do:
 //! - Begin with `scan`; if it is not `clean`, have everything that it replays flushed, and counted by
 //!   one manifest edit, before the session starts: what the scan saw is perhaps in the system's cache
-//!   only, so a power loss may cut the log further back, and must find all of it in tables, or none. Start at `first_segment_after(highest LSN in the manifest)`: after a
-//!   power loss tables may be ahead of the log, and no LSN may be drawn twice.
+//!   only, so a power loss may cut the log further back, and must find all of it in tables, or none.
+//! - Start at `first_segment_after(highest LSN in the manifest)`: after a power loss tables may be ahead of the log, and no
+//!   LSN may be drawn twice.
 //! - `sync_to(bound)` before the manifest edit of a flush up to `bound` is written. Else a power
 //!   loss keeps the flushed keyspace's part of a batch (or of history) and loses the other's.
 //! - `recycle_below(bound)` only after that edit is durable.
@@ -43,8 +44,8 @@
 //! Lock order: exclusive right (`sync::Exclusive`) > `state` > `table`; never two waits nested the
 //! other way.
 //!
-//! Origin: DESIGN of the commit protocol (the position is the version); group commit without a
-//! leader thread; everything else is our own.
+//! Origin: cLSM's timestamp, made the position in the log; group commit without a leader thread is folklore of the field;
+//! everything else is our own.
 //!
 //! Tests: `tests/`, by property.
 

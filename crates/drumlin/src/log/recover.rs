@@ -1,6 +1,6 @@
 //! Recovery: what the log says, read without writing a byte.
 //!
-//! Place: `db` scans at open and replays what is not in tables; `verify` and `inspect` scan in
+//! Place: `db` scans at open and replays what is not in tables; its `verify` scans in
 //! [`Mode::Inspect`]. `session` reads one session; this file finds the sessions and judges.
 //!
 //! Rules:

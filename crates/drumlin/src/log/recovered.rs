@@ -1,7 +1,7 @@
 //! What a scan found: sessions, segments, holes, and the records to be replayed.
 //!
-//! Place: made by `recover`; `db` replays it and hands its [`Prior`] to the next session; `inspect`
-//! and `verify` print it.
+//! Place: made by `recover`; `db` replays it and hands its [`Prior`] to the next session; what
+//! it says of the session before is in `db`'s `RecoveryReport`.
 //!
 //! Invariants:
 //! 1. `replay` gives exactly the records in `runs`, checked once more as they are read.

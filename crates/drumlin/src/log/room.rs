@@ -93,10 +93,12 @@ impl Log {
 }
 
 impl Shared {
-    /// The end of the segment after the one the tail is in: as far as the log should be open.
+    /// The end of the segment after the one the tail is in: as far as the log should be open. A session that has not
+    /// written anything needs no second segment: it may be one that only merges tables, on a device that is short.
     pub(super) fn wanted_end(&self) -> u64 {
         let tail = self.sequencer.tail().0;
-        ((tail >> self.hot.units_shift) + 2) << self.hot.units_shift
+        let ahead = if tail == self.header.session_first.0 { 1 } else { 2 };
+        ((tail >> self.hot.units_shift) + ahead) << self.hot.units_shift
     }
 
     /// Sets gate and threshold from the state, and wakes the opener if the next segment is due. Called
@@ -108,7 +110,7 @@ impl Shared {
             return;
         }
         let gate_at = state.open_end.saturating_sub(self.slack + state.claims);
-        let more_at = state.open_end.saturating_sub(self.units() + 1);
+        let more_at = state.open_end.saturating_sub(self.units() + 1).max(self.header.session_first.0);
         let tail = || self.sequencer.tail_seq_cst().0;
         self.hot.gate.rethink(tail, gate_at, more_at, || {
             self.work.notify_all();

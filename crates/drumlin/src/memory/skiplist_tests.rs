@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 
+use crate::dice::Dice;
 use crate::iter::Cursor;
 use crate::key::{Bytewise, Comparator, ComparatorRef, Kind, Lsn, bytewise};
 
@@ -16,32 +17,14 @@ use super::MemTable;
 /// (key, LSN newest first) to value: the internal order of bytewise keys.
 type Model = BTreeMap<(Vec<u8>, Reverse<u64>), Vec<u8>>;
 
-/// A small deterministic generator (SplitMix64).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.0;
-        word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ word >> 31
+/// Keys that share prefixes, are prefixes of each other, hold zeros, and are of all lengths.
+fn any_key(random: &mut Dice) -> Vec<u8> {
+    let common: &[&[u8]] = &[b"", b"\0", b"user0000", b"user", b"a longer prefix that all of them share/"];
+    let mut key = common[random.below(common.len() as u64) as usize].to_vec();
+    for _ in 0..random.below(12) {
+        key.push(b"\0\0\x01ab\xff"[random.below(6) as usize]);
     }
-
-    fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-
-    /// Keys that share prefixes, are prefixes of each other, hold zeros, and are of all lengths.
-    fn key(&mut self) -> Vec<u8> {
-        let common: &[&[u8]] =
-            &[b"", b"\0", b"user0000", b"user", b"a longer prefix that all of them share/"];
-        let mut key = common[self.below(common.len() as u64) as usize].to_vec();
-        for _ in 0..self.below(12) {
-            key.push(b"\0\0\x01ab\xff"[self.below(6) as usize]);
-        }
-        key
-    }
+    key
 }
 
 fn scaled(count: u64) -> u64 {
@@ -61,7 +44,7 @@ fn entry(found: Option<(&(Vec<u8>, Reverse<u64>), &Vec<u8>)>) -> Option<(Vec<u8>
 }
 
 /// Everything that can be asked of a list, against the model.
-fn assert_same(table: &Arc<MemTable>, model: &Model, random: &mut Random) {
+fn assert_same(table: &Arc<MemTable>, model: &Model, random: &mut Dice) {
     assert_eq!(table.entries(), model.len());
     assert_eq!(table.is_empty(), model.is_empty());
     let mut cursor = table.cursor();
@@ -79,7 +62,7 @@ fn assert_same(table: &Arc<MemTable>, model: &Model, random: &mut Random) {
     }
     assert!(!cursor.valid());
     for _ in 0..scaled(300) {
-        let key = random.key();
+        let key = any_key(random);
         let lsn = [0, 1, u64::MAX, random.below(model.len() as u64 * 2 + 2)][random.below(4) as usize];
         let place = (key.clone(), Reverse(lsn));
         cursor.seek(&key, Lsn(lsn)).unwrap();
@@ -112,12 +95,12 @@ fn assert_same(table: &Arc<MemTable>, model: &Model, random: &mut Random) {
 #[test]
 fn a_list_answers_as_a_sorted_map_does() {
     for seed in 0..if cfg!(miri) { 1 } else { 8 } {
-        let mut random = Random(seed);
+        let mut random = Dice(seed);
         let table = Arc::new(MemTable::new(bytewise()));
         let mut model = Model::new();
         assert_same(&table, &model, &mut random);
         for lsn in 0..scaled(3000) {
-            let (key, value) = (random.key(), random.next().to_le_bytes().to_vec());
+            let (key, value) = (any_key(&mut random), random.next().to_le_bytes().to_vec());
             put(&table, &key, lsn, &value);
             model.insert((key, Reverse(lsn)), value);
             if lsn.is_power_of_two() {
@@ -133,10 +116,11 @@ fn nodes_find_their_place_however_late_they_are_published() {
     // All reserved in an empty list, so that every remembered predecessor is the head; published
     // in every order, old versions after new ones too.
     for (seed, order) in [(1, "ascending"), (2, "descending"), (3, "shuffled")] {
-        let mut random = Random(seed);
+        let mut random = Dice(seed);
         let table = Arc::new(MemTable::new(bytewise()));
         let mut model = Model::new();
-        let mut keys: Vec<(Vec<u8>, u64)> = (0..scaled(2000)).map(|lsn| (random.key(), lsn)).collect();
+        let mut keys: Vec<(Vec<u8>, u64)> =
+            (0..scaled(2000)).map(|lsn| (any_key(&mut random), lsn)).collect();
         match order {
             "ascending" => keys.sort(),
             "descending" => keys.sort_by(|a, b| b.cmp(a)),
@@ -188,10 +172,10 @@ impl Comparator for Odd {
 fn a_custom_order_is_kept() {
     let comparator: ComparatorRef = Arc::new(Odd);
     let table = Arc::new(MemTable::new(comparator.clone()));
-    let mut random = Random(5);
+    let mut random = Dice(5);
     let mut keys = Vec::new();
     for lsn in 1..=scaled(2000) {
-        let key = random.key();
+        let key = any_key(&mut random);
         put(&table, &key, lsn, &lsn.to_le_bytes());
         keys.push((key, lsn));
     }
@@ -239,7 +223,7 @@ fn threads_lose_no_insert_and_break_no_order() {
     // thread also adds versions of keys that all share. LSNs are unique over all threads.
     let operation = |thread: u64, i: u64| {
         let lsn = i * THREADS + thread + 1;
-        let mut random = Random(i);
+        let mut random = Dice(i);
         let key = match i % 4 {
             0 => format!("hot{}", i % 3),
             1 => format!("{:020}", lsn),
@@ -268,7 +252,7 @@ fn threads_lose_no_insert_and_break_no_order() {
             model.insert((key, Reverse(lsn)), lsn.to_le_bytes().to_vec());
         }
     }
-    assert_same(&table, &model, &mut Random(9));
+    assert_same(&table, &model, &mut Dice(9));
     table.list.assert_sound();
 }
 
@@ -329,7 +313,7 @@ fn cursors_visit_all_that_is_there_throughout_both_ways() {
         for thread in 0..2u64 {
             let (table, stop) = (&table, &stop);
             scope.spawn(move || {
-                let mut random = Random(thread);
+                let mut random = Dice(thread);
                 for lsn in 2..scaled(40_000) {
                     if stop.load(Relaxed) {
                         break;
@@ -433,7 +417,7 @@ fn searches_stay_logarithmic() {
         put(&table, &i.to_be_bytes(), i, b"");
     }
     counting.0.store(0, Relaxed);
-    let mut random = Random(1);
+    let mut random = Dice(1);
     let gets = scaled(10_000);
     for _ in 0..gets {
         let i = random.below(count);

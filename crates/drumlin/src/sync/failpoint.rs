@@ -1,6 +1,6 @@
 //! Named pause points in the write path, for tests that freeze a thread there.
 //!
-//! Place: `failpoint::hit("put::reserved")` in `commit`, `log`, `db`; compiled to nothing unless
+//! Place: `failpoint::hit("write::reserved")` in `commit`, `log`, `db`; compiled to nothing unless
 //! the feature `failpoints` is on. A test installs an action with `set`.
 
 /// Runs the action installed for `name`, if any.

@@ -1,6 +1,6 @@
 //! Tagged fields: a record that later versions may extend.
 //!
-//! Place: `meta` and `properties`; parts above may use it for their records too.
+//! Place: `meta` and `properties`. The manifest has the same form, and code of its own for it (`version::fields`).
 //!
 //! Bytes: fields one after the other, each `tag u8 | length varint | bytes`. A tag with the high
 //! bit may be skipped by a reader that does not know it; an unknown tag without it must be

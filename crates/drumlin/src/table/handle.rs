@@ -99,7 +99,8 @@ impl TableHandle {
     }
 
     /// The newest version of `key` with LSN < `at`, deletes included, range tombstones not.
-    /// `hash` is the key's hash under the table's hasher. Without the block in memory: one read.
+    /// `hash` is the key's hash under the table's hasher. Without the block in memory: one read; one more for a leaf of the
+    /// index, if it has leaves; and those that open the table, at first use.
     pub fn get(&self, key: &[u8], hash: u64, at: Lsn) -> Result<Option<Version>> {
         self.get_with(key, hash, at, |lsn, kind, value| Version { lsn, kind, value: value.to_vec() })
     }

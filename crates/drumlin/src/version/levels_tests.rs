@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 use crate::cache::BlockCache;
+use crate::dice::Dice;
 use crate::env::{Fault, FaultyFs, FileSystem, MemFs, Operation};
 use crate::iter::{Cursor, Horizons, Merge, RangeTombstone, Tombstones};
 use crate::key::{Bytewise, KeyHasher, Kind, Lsn, bytewise, compare_versions};
@@ -18,17 +19,6 @@ use crate::table::{
 type Row = (Vec<u8>, Lsn, Kind, Vec<u8>);
 
 const DIR: &str = "/store";
-
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % sides
-    }
-}
 
 fn hasher() -> KeyHasher {
     KeyHasher::new(5)
@@ -84,20 +74,20 @@ fn random_store(seed: u64) -> Store {
     let mut dice = Dice(seed | 1);
     let mut maker = Maker::new(MemFs::new());
     let (mut rows, mut tombstones) = (Vec::new(), Vec::new());
-    let operations = 20 + dice.roll(400);
+    let operations = 20 + dice.below(400);
     for lsn in (1..=operations).map(|n| Lsn(n * 3)) {
-        match dice.roll(12) {
+        match dice.below(12) {
             0 => {
-                let start = dice.roll(KEYS);
-                let end = start + 1 + dice.roll(8);
+                let start = dice.below(KEYS);
+                let end = start + 1 + dice.below(8);
                 tombstones.push(RangeTombstone { start: key(start), end: key(end), lsn });
             }
-            1 | 2 => rows.push((key(dice.roll(KEYS)), lsn, Kind::Delete, Vec::new())),
-            _ => rows.push((key(dice.roll(KEYS)), lsn, Kind::Put, lsn.0.to_string().into_bytes())),
+            1 | 2 => rows.push((key(dice.below(KEYS)), lsn, Kind::Delete, Vec::new())),
+            _ => rows.push((key(dice.below(KEYS)), lsn, Kind::Put, lsn.0.to_string().into_bytes())),
         }
     }
     // Borders in time: what is older than the first is on level 2, than the second on level 1.
-    let mut borders: Vec<u64> = (0..2 + dice.roll(5)).map(|_| dice.roll(operations * 3 + 3)).collect();
+    let mut borders: Vec<u64> = (0..2 + dice.below(5)).map(|_| dice.below(operations * 3 + 3)).collect();
     borders.sort_unstable();
     borders.push(u64::MAX);
     let mut levels: Vec<Vec<Arc<TableHandle>>> = vec![Vec::new(); 3];
@@ -105,7 +95,8 @@ fn random_store(seed: u64) -> Store {
     for (n, &to) in borders.iter().enumerate() {
         let in_time = |lsn: Lsn| (from..to).contains(&lsn.0);
         let level = 2usize.saturating_sub(n);
-        let cuts = if level == 0 { Vec::new() } else { (0..dice.roll(6)).map(|_| dice.roll(KEYS)).collect() };
+        let cuts =
+            if level == 0 { Vec::new() } else { (0..dice.below(6)).map(|_| dice.below(KEYS)).collect() };
         let mut cuts: Vec<u64> = [vec![0], cuts, vec![KEYS + 10]].concat();
         cuts.sort_unstable();
         for pair in cuts.windows(2) {
@@ -179,7 +170,7 @@ fn check_cursor(cursor: &mut dyn Cursor, rows: &[Row], dice: &mut Dice, context:
     assert_eq!(walked, rows, "{context}: back");
     for _ in 0..60 {
         let (key, lsn) =
-            (key(dice.roll(KEYS + 2)), [Lsn::ZERO, Lsn::MAX, Lsn(dice.roll(1300))][dice.roll(3) as usize]);
+            (key(dice.below(KEYS + 2)), [Lsn::ZERO, Lsn::MAX, Lsn(dice.below(1300))][dice.below(3) as usize]);
         let order = |r: &Row| compare_versions(&Bytewise, (&r.0, r.1), (&key, lsn));
         let first = rows.partition_point(|r| order(r).is_lt());
         cursor.seek(&key, lsn).unwrap();
@@ -232,7 +223,7 @@ fn cursors_of_a_range_leave_out_only_what_lies_outside() {
         let store = random_store(seed);
         let mut dice = Dice(seed);
         for _ in 0..20 {
-            let (start, end) = (dice.roll(KEYS), dice.roll(KEYS));
+            let (start, end) = (dice.below(KEYS), dice.below(KEYS));
             let (start, end) = (key(start.min(end)), key(start.max(end)));
             let cursors =
                 store.levels.cursors_in(&bytewise(), Some(&start), Some(&end), CursorOptions::default());
@@ -255,7 +246,7 @@ fn tombstones_of_a_range_hide_what_they_should() {
     for seed in 300..330 {
         let store = random_store(seed);
         let mut dice = Dice(seed);
-        let (start, end) = (key(dice.roll(KEYS)), key(dice.roll(KEYS)));
+        let (start, end) = (key(dice.below(KEYS)), key(dice.below(KEYS)));
         for (start, end) in [(None, None), (Some(start.as_slice()), Some(end.as_slice()))] {
             let sets = store.levels.tombstones(&Bytewise, start, end).unwrap();
             let found = Tombstones::join(&Bytewise, &sets, &Horizons::at(Lsn::MAX), (start, end));

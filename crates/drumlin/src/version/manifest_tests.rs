@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::*;
+use crate::dice::Dice;
 use crate::env::{Env, Fault, FaultyFs, FileSystem, Keep, MemFs, PAGE_BYTES};
 use crate::error::{Error, Result};
 use crate::key::Lsn;
@@ -110,18 +111,6 @@ fn load_state(fs: &MemFs) -> Result<StoreState> {
     })
 }
 
-/// A random number generator that needs no quality.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % sides
-    }
-}
-
 /// The ways a power may fail: nothing unsynced kept, everything, and mixtures.
 fn crash_clones(fs: &MemFs, seed: u64) -> Vec<Arc<MemFs>> {
     let mut clones = vec![
@@ -131,11 +120,11 @@ fn crash_clones(fs: &MemFs, seed: u64) -> Vec<Arc<MemFs>> {
     ];
     for n in 1..=6u64 {
         let mut dice = Dice(seed.wrapping_mul(6).wrapping_add(n).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-        clones.push(fs.crash_clone(&mut |_| match dice.roll(4) {
+        clones.push(fs.crash_clone(&mut |_| match dice.below(4) {
             0 => Keep::No,
             1 => Keep::Whole,
-            2 => Keep::Torn(dice.roll(PAGE_BYTES as u64) as usize),
-            _ => Keep::Sectors(dice.roll(256) as u8),
+            2 => Keep::Torn(dice.below(PAGE_BYTES as u64) as usize),
+            _ => Keep::Sectors(dice.below(256) as u8),
         }));
     }
     clones

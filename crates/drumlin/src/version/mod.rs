@@ -1,7 +1,7 @@
 //! Versions: which files a store consists of, and the log of edits that remembers it.
 //!
 //! Place: `db` holds one [`Levels`] per keyspace in its superversion and appends every change to the
-//! [`Manifest`]; `layout` reads levels; `compaction` makes edits.
+//! [`Manifest`], also what a job of `compaction` has made; `layout` reads levels, `compaction` merges them.
 //!
 //! The nouns: a [`Change`] is one fact, a [`VersionEdit`] the changes that happen together, a
 //! [`StoreState`] the fold of all edits, the [`Manifest`] the file they are stored in, [`Levels`]

@@ -1,6 +1,6 @@
 //! Files that crashes left behind: tables that no manifest names, and tables cut off in the writing.
 //!
-//! Place: `db` removes them at a writable open, before any job starts; `verify` may list them.
+//! Place: `db` removes them at a writable open, before the background starts.
 //!
 //! Invariants:
 //! 1. A file whose name a live table has is never listed, wherever it lies: a wrong level path must

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use drumlin::{Cas, Db, Keyspace, KeyspaceOptions, Result, Snapshot};
 
-use super::generate::Rng;
+use super::dice::Dice;
 use super::history::{ABSENT, Class, History, KEYS_MAX, Key, Op, Seen, Ticks, Value};
 
 /// The keys of each keyspace, by number. The last are counters.
@@ -64,7 +64,7 @@ impl Target {
     pub fn run(&self, load: Load) -> Result<History> {
         let ticks = Ticks::default();
         let mut initial = [ABSENT; KEYS_MAX];
-        for (key, seen) in self.read_all(&self.db.snapshot()?, &mut Rng(load.seed))? {
+        for (key, seen) in self.read_all(&self.db.snapshot()?, &mut Dice(load.seed))? {
             if let Seen::Exactly(value) = seen {
                 initial[usize::from(key)] = value;
             }
@@ -80,7 +80,7 @@ impl Target {
                         target: self,
                         ticks: &ticks,
                         thread,
-                        rng: Rng(load.seed ^ (u64::from(thread) << 32)),
+                        rng: Dice(load.seed ^ (u64::from(thread) << 32)),
                         next_name: u32::from(thread) * NAMES_PER_CLIENT + names_from + 1,
                         padding_bytes: load.padding_bytes,
                         kept: Vec::new(),
@@ -97,7 +97,7 @@ impl Target {
         })?;
         let invoke = ticks.next();
         let snapshot = self.db.snapshot()?;
-        let reads = self.read_all(&snapshot, &mut Rng(load.seed))?;
+        let reads = self.read_all(&snapshot, &mut Dice(load.seed))?;
         let (thread, ret) = (load.threads, ticks.next());
         ops.push(Op { thread, class: Class::Snapshot, invoke, ret, reads, writes: vec![] });
         Ok(History { initial, ops })
@@ -108,7 +108,7 @@ impl Target {
     }
 
     /// Reads every key at a snapshot, each part in a way of its own.
-    fn read_all(&self, snapshot: &Snapshot, rng: &mut Rng) -> Result<Vec<(Key, Seen)>> {
+    fn read_all(&self, snapshot: &Snapshot, rng: &mut Dice) -> Result<Vec<(Key, Seen)>> {
         let mut all = Vec::with_capacity(KEYS_MAX);
         for (keyspace, keys) in self.keyspaces.iter().zip(PARTS) {
             self.read_part(keyspace, keys, rng.below(3), &mut all, Reader::Snapshot(snapshot))?;
@@ -174,7 +174,7 @@ fn number(name: &[u8]) -> Key {
 
 /// The bytes of a value: its name, and padding that follows from it.
 fn encode(value: Value, padding_bytes: u64) -> Vec<u8> {
-    let random = Rng(u64::from(value)).next();
+    let random = Dice(u64::from(value)).next();
     // Now and then one that fills blocks of its own.
     let length = if random.is_multiple_of(500) { 5000 } else { (random >> 16) % (padding_bytes + 1) };
     let mut bytes = value.to_le_bytes().to_vec();
@@ -190,7 +190,7 @@ fn decode(key: Key, bytes: Option<&[u8]>) -> Value {
     }
     let (name, padding) = bytes.split_first_chunk().expect("a value has its name");
     let value = Value::from_le_bytes(*name);
-    let expected = Rng(u64::from(value)).next() as u8;
+    let expected = Dice(u64::from(value)).next() as u8;
     assert!(padding.iter().all(|b| *b == expected), "key {key}: value {value} is mixed with another");
     value
 }
@@ -209,7 +209,7 @@ struct Client<'a> {
     target: &'a Target,
     ticks: &'a Ticks,
     thread: u8,
-    rng: Rng,
+    rng: Dice,
     next_name: u32,
     padding_bytes: u64,
     kept: Vec<Kept>,

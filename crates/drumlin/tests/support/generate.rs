@@ -6,26 +6,8 @@
 
 use std::collections::VecDeque;
 
+use super::dice::Dice;
 use super::history::{ABSENT, Class, History, KEYS_MAX, Key, Op, Seen, Value};
-
-/// A seeded source of random numbers (SplitMix64).
-pub struct Rng(pub u64);
-
-impl Rng {
-    /// 64 random bits.
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// A number below `bound`.
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-}
 
 /// What a history looks like.
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +27,7 @@ const REACH: u64 = 40;
 
 /// A valid history.
 pub fn valid(seed: u64, shape: Shape) -> History {
-    let mut rng = Rng(seed);
+    let mut rng = Dice(seed);
     let mut state = [ABSENT; KEYS_MAX];
     let mut past: VecDeque<[Value; KEYS_MAX]> = VecDeque::from([state]);
     let mut free_at = vec![0u64; usize::from(shape.threads)];
@@ -59,7 +41,7 @@ pub fn valid(seed: u64, shape: Shape) -> History {
             continue;
         }
         let reach =
-            |rng: &mut Rng| if rng.below(100) == 0 { rng.below(REACH * 50) } else { rng.below(REACH) };
+            |rng: &mut Dice| if rng.below(100) == 0 { rng.below(REACH * 50) } else { rng.below(REACH) };
         let invoke = now.saturating_sub(reach(&mut rng)).max(free_at[thread]);
         let ret = now + reach(&mut rng);
         free_at[thread] = ret + 1;
@@ -79,7 +61,7 @@ pub fn valid(seed: u64, shape: Shape) -> History {
 }
 
 fn step(
-    rng: &mut Rng,
+    rng: &mut Dice,
     keys: u8,
     state: &[Value; KEYS_MAX],
     past: &VecDeque<[Value; KEYS_MAX]>,

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use super::generate::Rng;
+use super::dice::Dice;
 use super::history::{ABSENT, Class, History, Key, Op, Seen, Value};
 
 /// The ways to spoil a history.
@@ -46,7 +46,7 @@ pub const ALL: [Mutation; 9] = [
 ];
 
 /// Applies `mutation` at a random fitting place.
-pub fn spoil(history: &History, mutation: Mutation, rng: &mut Rng) -> Option<History> {
+pub fn spoil(history: &History, mutation: Mutation, rng: &mut Dice) -> Option<History> {
     let index = Index::of(history);
     let ops = &history.ops;
     // Any operation may be the place: try them from a random start.

@@ -7,8 +7,10 @@
 //! 1. Who asks gets the failure of what was asked for, and of nothing else.
 //! 2. What failed before is tried again at once: a person may have mended the cause.
 //! 3. A compaction by hand claims its tables like any other (`queue`); a claim of what failed is not in its way.
+//! 4. On a full device a compaction by hand gets the files that the log keeps in stock, once; and what one merge has
+//!    replaced is gone, if nobody reads it, before the next begins.
 //!
-//! Tests: `tests/variants.rs`, `db::tests::jobs`, `db::tests::starving`.
+//! Tests: `tests/variants.rs`, `db::tests::jobs`, `db::tests::starving`, `db::tests::full`.
 
 use std::sync::Arc;
 
@@ -106,6 +108,7 @@ impl Store {
             return Err(Error::ReadOnly { op: "compact" });
         }
         self.flush(Some(keyspace))?;
+        let mut has_stock = true;
         loop {
             let seen = self.background.state.lock().epoch;
             let picked = {
@@ -133,6 +136,13 @@ impl Store {
                     let now = self.env.clock.now();
                     self.background.state.lock().end(keyspace, &plan, &outcome, now);
                     self.background.wake();
+                    // It holds what it replaced.
+                    drop(plan);
+                    self.tidy();
+                    let is_full = outcome.as_ref().is_err_and(Error::is_no_space);
+                    if is_full && std::mem::take(&mut has_stock) && self.log()?.give_up_stock() > 0 {
+                        continue;
+                    }
                     outcome?;
                 }
             }

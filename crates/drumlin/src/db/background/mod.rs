@@ -7,7 +7,7 @@
 //! holds writers back is `pressure`.
 //!
 //! Invariants:
-//! 1. On a full device a flush gets the files that the log keeps in stock.
+//! 1. On a full device a flush, and a compaction by hand, gets the files that the log keeps in stock.
 //! 2. What jobs replace goes here and nowhere else: after a job, and while anything is left, a worker moves the epoch
 //!    on and removes the files that nobody holds. A reader that lets go wakes nobody, so an idle worker with something
 //!    left looks again, ever less often.
@@ -210,6 +210,10 @@ impl Background {
     fn wait_for_change(&self, seen: u64, at_most: Option<Duration>) -> bool {
         let mut state = self.state.lock();
         while state.epoch == seen && !self.cancel.load(Ordering::Acquire) {
+            #[cfg(test)]
+            {
+                state.slept_at = Some(seen);
+            }
             match at_most {
                 None => self.work.wait(&mut state),
                 Some(time) => {

@@ -9,7 +9,7 @@
 //! 1. A plan is made, and noted as running, under `state`, from levels loaded under it: a job is among the running, or its
 //!    outcome in the levels.
 //! 2. A generation is flushed once the log has passed its end: before, a write may still belong in it.
-//! 3. One worker stays free of compactions: writers must not wait for one to end before memory is flushed.
+//! 3. Of two workers or more, one stays free of compactions: writers must not wait for one to end before memory is flushed.
 //! 4. What failed is not picked before its time (`failures`), and stands in the way of nothing else.
 //!
 //! Concurrency: all of it under `Background::state`. Tests: `tests/variants.rs`, `db::tests::jobs`.
@@ -43,6 +43,9 @@ pub(crate) struct State {
     pub jobs: usize,
     /// Compactions on workers.
     compactions: usize,
+    /// The epoch at which a worker, having found nothing to do, went to sleep last.
+    #[cfg(test)]
+    pub slept_at: Option<u64>,
     /// Goes up with every change that a waiter could wait for.
     pub epoch: u64,
     pub failures: Failures,

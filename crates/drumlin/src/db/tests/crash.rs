@@ -11,8 +11,9 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use super::recovery::{Crash, Expected, Remains, judge};
-use super::workload::{Dice, Oracle, Scale, Writer, keyspace_options, open, oracle};
+use super::workload::{Oracle, Scale, Writer, keyspace_options, open, oracle};
 use super::{rounds, within};
+use crate::dice::Dice;
 use crate::env::MemFs;
 use crate::sync::{Condvar, Mutex, failpoint};
 

@@ -11,10 +11,11 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use super::recovery::{Crash, Expected, Remains, judge};
-use super::workload::{Dice, STORE, Scale, Writer, keyspace_options, open, options, oracle};
+use super::workload::{STORE, Scale, Writer, keyspace_options, open, options, oracle};
 use super::{rounds, within};
 use crate::Db;
 use crate::db::open::{LOG_DIRECTORY, scan_options};
+use crate::dice::Dice;
 use crate::env::{Env, Fault, FaultyFs, FileSystem, MemFs, Operation};
 use crate::error::Error;
 use crate::log;

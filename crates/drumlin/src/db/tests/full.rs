@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::within;
-use super::workload::{Dice, STORE, keyspace_options, options};
+use super::workload::{STORE, keyspace_options, options};
+use crate::dice::Dice;
 use crate::env::{Env, MemFs};
 use crate::error::Error;
 use crate::options::{Durability, KeyspaceOptions, Options, WriteOptions};
@@ -105,4 +106,62 @@ fn a_full_device_refuses_writes_clearly_and_they_resume_by_themselves() {
         let medium = Options { memory_bytes: 16 << 20, ..Options::default() };
         fill_and_go_on(medium, KeyspaceOptions::default(), 30_000, Durability::Process);
     });
+}
+
+const SEGMENT: u64 = 1 << 20;
+
+fn merging() -> (Options, KeyspaceOptions) {
+    let options = Options {
+        memory_bytes: 32 << 20,
+        segment_bytes: SEGMENT as usize,
+        log_bytes_max: 8 * SEGMENT as usize,
+        background_threads: 1,
+        ..Options::default()
+    };
+    // Merges only by hand.
+    (options, KeyspaceOptions { level0_tables: 100, ..KeyspaceOptions::default() })
+}
+
+/// Five tables in level 0, one over another, and their bytes.
+fn pile(db: &Db, fs: &MemFs) -> u64 {
+    let keyspace = db.keyspace("k", merging().1).expect("keyspace");
+    for number in 0..5 * 500 {
+        let (key, value) = record(number * 7919 % 2500, 2000);
+        keyspace.put(key, value).expect("put");
+        if number % 500 == 499 {
+            db.flush().expect("flush");
+        }
+    }
+    let tables = fs.files().into_iter().filter(|path| path.extension().is_some_and(|e| e == "tbl"));
+    tables.map(|path| fs.contents(&path).expect("there").len() as u64).sum()
+}
+
+/// Regression: a store that was opened to be compacted made two log segments before it had anything to log, and the
+/// result of the merge did not fit beside them.
+#[test]
+fn a_compaction_needs_room_for_its_result_and_one_segment() {
+    let fs = MemFs::new();
+    let open = || Db::open_with(Env::with_fs(fs.clone()), STORE, merging().0);
+    let db = open().expect("open");
+    let bytes = pile(&db, &fs);
+    db.close().expect("close");
+    fs.set_capacity(Some(fs.used_bytes() + bytes + SEGMENT + SEGMENT / 4));
+    let db = open().expect("open");
+    db.compact().unwrap_or_else(|error| panic!("{bytes} bytes to merge: {error}"));
+    check(&db.open_keyspace("k").expect("keyspace"), 2500, 2000, "merged");
+    db.close().expect("close");
+}
+
+/// Regression: only flushes got what the log keeps in stock; a merge that would have made room failed beside it.
+#[test]
+fn a_compaction_by_hand_gets_what_the_log_keeps_in_stock() {
+    let fs = MemFs::new();
+    let db = Db::open_with(Env::with_fs(fs.clone()), STORE, merging().0).expect("open");
+    let bytes = pile(&db, &fs);
+    fs.set_capacity(Some(fs.used_bytes() + bytes - SEGMENT / 2));
+    db.compact().unwrap_or_else(|error| panic!("{bytes} bytes to merge: {error}"));
+    check(&db.open_keyspace("k").expect("keyspace"), 2500, 2000, "merged");
+    fs.set_capacity(None);
+    db.open_keyspace("k").and_then(|keyspace| keyspace.put("after", "1")).expect("put");
+    db.close().expect("close");
 }

@@ -142,7 +142,7 @@ fn crashes_in_recovery(fs: Arc<MemFs>, remains: &Remains, salt: u64) -> Vec<Rema
         let (fs, taken) = (Arc::downgrade(&fs), taken.clone());
         let (expected, durable) = (remains.expected.clone(), remains.durable);
         let place = format!("{:?} {}", remains.crash, remains.place);
-        let mut dice = super::workload::Dice(salt);
+        let mut dice = crate::dice::Dice(salt);
         move |call: &crate::env::Call<'_>| {
             let Some(fs) = fs.upgrade() else { return };
             if !call.operation.writes() || dice.below(12) != 0 || taken.lock().len() >= 4 {

@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::within;
-use super::workload::{Dice, keyspace_options, open};
+use super::workload::{keyspace_options, open};
+use crate::dice::Dice;
 use crate::env::{FileSystem, Keep, MemFs};
 use crate::error::{Error, Result};
 use crate::options::KeyspaceOptions;

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use super::rot::{build, places, stride};
 use super::within;
-use super::workload::{Dice, STORE, open, options};
+use super::workload::{STORE, open, options};
 use crate::Db;
 use crate::db::verify::{VerifyReport, verify_directory};
+use crate::dice::Dice;
 use crate::env::{Env, FileSystem, MemFs};
 use crate::options::Options;
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::dice::Dice;
 use crate::env::{Env, FileSystem};
 use crate::error::{Error, Result};
 use crate::options::{Durability, KeyspaceOptions, Options, WriteOptions};
@@ -18,27 +19,6 @@ use crate::{Cas, Db, Keyspace};
 pub const STORE: &str = "/store";
 /// The last one is dropped and made again now and then.
 pub const KEYSPACES: [&str; 3] = ["a", "b", "c"];
-
-/// A small generator, so that a failure is repeated by its seed.
-pub struct Dice(pub u64);
-
-impl Dice {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-
-    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len() as u64) as usize]
-    }
-}
 
 pub fn options() -> Options {
     Options {

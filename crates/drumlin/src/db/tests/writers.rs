@@ -10,9 +10,10 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use super::recovery::Crash;
-use super::workload::{Dice, KEYSPACES, keyspace_options, open, read_all};
+use super::workload::{KEYSPACES, keyspace_options, open, read_all};
 use super::{rounds, within};
 use crate::Db;
+use crate::dice::Dice;
 use crate::env::{FileSystem, MemFs};
 use crate::error::Result;
 use crate::options::{Durability, WriteOptions};

@@ -3,6 +3,7 @@
 //! from behind an earlier cut ever comes back.
 
 use super::*;
+use crate::dice::Dice;
 use crate::env::{Call, MemFs};
 use crate::sync::failpoint;
 use std::cell::RefCell;
@@ -51,19 +52,10 @@ fn check(recovered: &Recovered, wreck: &Wreck, all: &Model) -> Model {
     next
 }
 
-struct Rng(u64);
-
-impl Rng {
-    fn next(&mut self, below: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (self.0 >> 33) % below
-    }
-}
-
 /// Runs random operations. `model` is updated after each acknowledgement.
-fn work(rig: &Rig, model: &Mutex<Model>, rng: &mut Rng, operations: u64) {
+fn work(rig: &Rig, model: &Mutex<Model>, rng: &mut Dice, operations: u64) {
     for _ in 0..operations {
-        match rng.next(12) {
+        match rng.below(12) {
             0 => {
                 let tail = rig.sequencer.tail();
                 rig.log.sync_to(tail).expect("no fault");
@@ -73,7 +65,7 @@ fn work(rig: &Rig, model: &Mutex<Model>, rng: &mut Rng, operations: u64) {
                 // "Flush" up to some record, then recycle.
                 let flushed = {
                     let mut model = model.lock();
-                    let at = rng.next(model.written.len() as u64 + 1) as usize;
+                    let at = rng.below(model.written.len() as u64 + 1) as usize;
                     let flushed = model.written.get(at).map_or(model.flushed, |r| r.0);
                     model.flushed = model.flushed.max(flushed);
                     model.flushed
@@ -81,15 +73,15 @@ fn work(rig: &Rig, model: &Mutex<Model>, rng: &mut Rng, operations: u64) {
                 rig.log.recycle_below(flushed).expect("no fault");
             }
             2 => {
-                let units = 1 + rng.next(40);
+                let units = 1 + rng.below(40);
                 let _room = rig.log.ensure_room(units).expect("no fault");
                 let pad = rig.sequencer.begin(units);
                 rig.log.write_pad(pad.lsn(), units).expect("no fault");
                 pad.commit();
             }
             n => {
-                let number = rng.next(1 << 30);
-                let bytes = if n == 3 { rng.next(12000) } else { rng.next(200) };
+                let number = rng.below(1 << 30);
+                let bytes = if n == 3 { rng.below(12000) } else { rng.below(200) };
                 let (lsn, end) =
                     rig.put(&number.to_le_bytes(), &value(number, bytes as usize)).expect("no fault");
                 model.lock().written.push((lsn, end, number));
@@ -100,18 +92,18 @@ fn work(rig: &Rig, model: &Mutex<Model>, rng: &mut Rng, operations: u64) {
 
 /// Sessions one after the other, each ended by a clean close or by a crash at some call.
 fn lives(seed: u64) {
-    let mut rng = Rng(seed);
+    let mut rng = Dice(seed);
     let mut fs = MemFs::new();
     let mut model = Model::default();
     for session in 0..6 {
         let opened = fs.clone();
         let shared = Arc::new(Mutex::new(model.clone()));
         let wreck: Arc<Mutex<Option<Wreck>>> = Arc::default();
-        let power_loss = rng.next(3) != 0;
-        let crash_in = opened.calls() + rng.next(120);
+        let power_loss = rng.below(3) != 0;
+        let crash_in = opened.calls() + rng.below(120);
         opened.create_dir_all(Path::new("/store")).expect("no fault");
         opened.sync_dir(Path::new("/")).expect("no fault");
-        let (seed, keep) = (rng.next(u64::MAX), rng.next(11) as f64 / 10.0);
+        let (seed, keep) = (rng.below(u64::MAX), rng.below(11) as f64 / 10.0);
         let hook = {
             let (fs, shared, wreck) = (Arc::downgrade(&opened), shared.clone(), wreck.clone());
             move |call: &Call<'_>| {
@@ -131,21 +123,21 @@ fn lives(seed: u64) {
         let found = scan_with(opened.clone(), SMALL, Mode::Recover).expect("no fault");
         let first_segment = found.first_segment_after(model.flushed);
         let first = Lsn(first_segment * 512);
-        if !found.clean && rng.next(2) == 0 {
+        if !found.clean && rng.below(2) == 0 {
             shared.lock().flushed = first;
         }
         let rig = Rig::start(opened.clone(), SMALL, &found, first_segment, |_| {}).expect("no fault");
         if !found.clean {
             shared.lock().flushed = first;
-            if rng.next(2) == 0 {
+            if rng.below(2) == 0 {
                 rig.log.recycle_below(first).expect("no fault");
             }
         }
-        let operations = rng.next(120);
+        let operations = rng.below(120);
         work(&rig, &shared, &mut rng, operations);
         let mut wreck_now = wreck.lock().take();
-        if wreck_now.is_none() && rng.next(3) == 0 {
-            let power_loss = rng.next(2) == 0;
+        if wreck_now.is_none() && rng.below(3) == 0 {
+            let power_loss = rng.below(2) == 0;
             let known = shared.lock().clone();
             let fs =
                 if power_loss { opened.crash_clone_random(seed, keep) } else { opened.process_crash_clone() };
@@ -157,7 +149,7 @@ fn lives(seed: u64) {
             let mut known = shared.lock().clone();
             known.durable = known.written.last().map_or(known.durable, |r| r.1);
             wreck_now = wreck.lock().take().or(Some(Wreck {
-                fs: if rng.next(2) == 0 {
+                fs: if rng.below(2) == 0 {
                     opened.crash_clone(&mut |_| crate::env::Keep::No)
                 } else {
                     opened.clone()
@@ -206,7 +198,7 @@ fn a_crash_at_every_call_leaves_a_log_that_opens() {
     };
     fs.set_hook(Some(Box::new(hook)));
     let (rig, _) = Rig::open(fs.clone(), SMALL).expect("no fault");
-    work(&rig, &shared, &mut Rng(7), 250);
+    work(&rig, &shared, &mut Dice(7), 250);
     rig.log.close(true).expect("no fault");
     fs.set_hook(None);
     let all = shared.lock().clone();

@@ -296,10 +296,10 @@ fn threads_read_one_table_while_it_is_evicted() {
             scope.spawn(move || {
                 let mut dice = Dice(thread + 1);
                 for _ in 0..2000 {
-                    let row = &all[dice.roll(2000) as usize];
+                    let row = &all[dice.below(2000) as usize];
                     let found = get(table, &row.0, 10_000).expect("readable").expect("present");
                     assert_eq!((found.lsn.0, &found.value), (row.1, &row.3));
-                    if dice.roll(50) == 0 {
+                    if dice.below(50) == 0 {
                         table.evict();
                     }
                 }

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::cache::BlockCache;
+use crate::dice::Dice;
 use crate::env::{FileSystem, MemFs};
 use crate::error::Result;
 use crate::iter::Tombstones;
@@ -21,18 +22,6 @@ const DIR: &str = "/store";
 
 /// One version: key, LSN, kind, value.
 type Row = (Vec<u8>, u64, Kind, Vec<u8>);
-
-/// Small numbers from a seed.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, below: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % below
-    }
-}
 
 fn options() -> TableOptions {
     TableOptions {

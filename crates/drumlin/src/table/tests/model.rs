@@ -20,14 +20,14 @@ impl Comparator for Odd {
 }
 
 fn random_key(dice: &mut Dice) -> Vec<u8> {
-    match dice.roll(8) {
+    match dice.below(8) {
         // Long runs of equal bytes: shared prefixes, equal heads, zero padding.
-        0 => vec![dice.roll(3) as u8; dice.roll(24) as usize],
-        1 => [b"prefix/".as_slice(), &vec![0; dice.roll(12) as usize], &[dice.roll(4) as u8]].concat(),
-        2 => vec![255; dice.roll(12) as usize],
-        3 => (0..dice.roll(6)).map(|_| dice.roll(256) as u8).collect(),
-        4 => [vec![b'k'; 200 + dice.roll(100) as usize], vec![dice.roll(3) as u8]].concat(),
-        _ => format!("prefix/key{:05}", dice.roll(400)).into_bytes(),
+        0 => vec![dice.below(3) as u8; dice.below(24) as usize],
+        1 => [b"prefix/".as_slice(), &vec![0; dice.below(12) as usize], &[dice.below(4) as u8]].concat(),
+        2 => vec![255; dice.below(12) as usize],
+        3 => (0..dice.below(6)).map(|_| dice.below(256) as u8).collect(),
+        4 => [vec![b'k'; 200 + dice.below(100) as usize], vec![dice.below(3) as u8]].concat(),
+        _ => format!("prefix/key{:05}", dice.below(400)).into_bytes(),
     }
 }
 
@@ -38,33 +38,33 @@ fn random_options(dice: &mut Dice) -> TableOptions {
         compressions.push(Compression::Zstd);
     }
     TableOptions {
-        comparator: if dice.roll(3) == 0 { odd } else { bytewise() },
-        hasher: KeyHasher::new(dice.roll(1000)),
-        compression: compressions[dice.roll(compressions.len() as u64) as usize],
-        block_bytes: [128, 200, 1024, 4096][dice.roll(4) as usize],
-        restart_interval: [1, 2, 3, 16, 100][dice.roll(5) as usize],
-        filter_bits_per_key: [0.0, 4.0, 10.0][dice.roll(3) as usize],
-        index_root_bytes: [0, 0, 1000, TableOptions::INDEX_ROOT_BYTES][dice.roll(4) as usize],
-        index_block_bytes: [64, 400, TableOptions::INDEX_BLOCK_BYTES][dice.roll(3) as usize],
+        comparator: if dice.below(3) == 0 { odd } else { bytewise() },
+        hasher: KeyHasher::new(dice.below(1000)),
+        compression: compressions[dice.below(compressions.len() as u64) as usize],
+        block_bytes: [128, 200, 1024, 4096][dice.below(4) as usize],
+        restart_interval: [1, 2, 3, 16, 100][dice.below(5) as usize],
+        filter_bits_per_key: [0.0, 4.0, 10.0][dice.below(3) as usize],
+        index_root_bytes: [0, 0, 1000, TableOptions::INDEX_ROOT_BYTES][dice.below(4) as usize],
+        index_block_bytes: [64, 400, TableOptions::INDEX_BLOCK_BYTES][dice.below(3) as usize],
     }
 }
 
 fn random_rows(dice: &mut Dice, options: &TableOptions) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
-    let keys = [3, 60, 600][dice.roll(3) as usize];
-    for _ in 0..dice.roll(keys) + 1 {
+    let keys = [3, 60, 600][dice.below(3) as usize];
+    for _ in 0..dice.below(keys) + 1 {
         let key = random_key(dice);
-        let versions = if dice.roll(20) == 0 { 60 } else { 1 + dice.roll(3) };
+        let versions = if dice.below(20) == 0 { 60 } else { 1 + dice.below(3) };
         for _ in 0..versions {
-            let below = [30, 1 << 40][dice.roll(2) as usize];
-            let lsn = 1 + dice.roll(below);
-            let kind = if dice.roll(4) == 0 { Kind::Delete } else { Kind::Put };
-            let sizes = if dice.roll(10) == 0 { 5 } else { 3 };
-            let bytes = [0, 5, 30, 300, 9000][dice.roll(sizes) as usize];
-            let value = match (kind, dice.roll(2)) {
+            let below = [30, 1 << 40][dice.below(2) as usize];
+            let lsn = 1 + dice.below(below);
+            let kind = if dice.below(4) == 0 { Kind::Delete } else { Kind::Put };
+            let sizes = if dice.below(10) == 0 { 5 } else { 3 };
+            let bytes = [0, 5, 30, 300, 9000][dice.below(sizes) as usize];
+            let value = match (kind, dice.below(2)) {
                 (Kind::Delete, _) => vec![],
                 (_, 0) => vec![7; bytes],
-                _ => (0..bytes).map(|_| dice.roll(256) as u8).collect(),
+                _ => (0..bytes).map(|_| dice.below(256) as u8).collect(),
             };
             rows.push((key.clone(), lsn, kind, value));
         }
@@ -117,10 +117,10 @@ impl Model {
 
     /// Walks about from where the cursor stands.
     fn check_walk(&self, cursor: &mut TableCursor, mut at: Option<usize>, dice: &mut Dice) {
-        let mut forward = dice.roll(2) == 0;
-        for _ in 0..dice.roll(60) {
+        let mut forward = dice.below(2) == 0;
+        for _ in 0..dice.below(60) {
             let Some(here) = at else { return };
-            if dice.roll(6) == 0 {
+            if dice.below(6) == 0 {
                 forward = !forward;
             }
             if forward {
@@ -155,7 +155,7 @@ impl Model {
 fn probes(dice: &mut Dice, rows: &[Row]) -> Vec<Vec<u8>> {
     let mut keys: Vec<Vec<u8>> = (0..40).map(|_| random_key(dice)).collect();
     for _ in 0..60 {
-        let key = &rows[dice.roll(rows.len() as u64) as usize].0;
+        let key = &rows[dice.below(rows.len() as u64) as usize].0;
         keys.extend([key.clone(), [key.as_slice(), &[0]].concat()]);
         keys.push(key[..key.len().saturating_sub(1)].to_vec());
     }
@@ -173,33 +173,33 @@ fn run(seed: u64) {
     assert_eq!((&meta.smallest, &meta.largest), (&rows[0].0, &rows[rows.len() - 1].0));
     assert_eq!(meta.min_lsn.0, rows.iter().map(|row| row.1).min().unwrap_or(0));
     assert_eq!(meta.max_lsn.0, rows.iter().map(|row| row.1).max().unwrap_or(0));
-    let table = open(&fs, &meta, &options, [0, 3000, 1 << 20][dice.roll(3) as usize]);
+    let table = open(&fs, &meta, &options, [0, 3000, 1 << 20][dice.below(3) as usize]);
     let model = Model { table: table.clone(), rows };
     let mut done = 0;
     table.verify(&mut |bytes| done += bytes).sound().expect("sound");
     assert_eq!(done, meta.file_bytes, "every byte is read");
 
     let mut cursor = table.cursor(CursorOptions {
-        fill_cache: dice.roll(2) == 0,
-        readahead_bytes: [0, 700, 1 << 18][dice.roll(3) as usize],
+        fill_cache: dice.below(2) == 0,
+        readahead_bytes: [0, 700, 1 << 18][dice.below(3) as usize],
     });
     for key in probes(&mut dice, &model.rows) {
-        let mut lsns = vec![0, 1, 2, dice.roll(1 << 40), u64::MAX];
+        let mut lsns = vec![0, 1, 2, dice.below(1 << 40), u64::MAX];
         for row in model.rows.iter().filter(|row| row.0 == key) {
             lsns.extend([row.1, row.1 + 1, row.1 - 1]);
         }
         for lsn in lsns {
             model.check_get(&key, lsn);
             let at = model.check_seek(&mut cursor, &key, lsn);
-            if dice.roll(4) == 0 {
+            if dice.below(4) == 0 {
                 model.check_walk(&mut cursor, at, &mut dice);
             }
             let at = model.check_seek_back(&mut cursor, &key, lsn);
-            if dice.roll(4) == 0 {
+            if dice.below(4) == 0 {
                 model.check_walk(&mut cursor, at, &mut dice);
             }
         }
-        if dice.roll(30) == 0 {
+        if dice.below(30) == 0 {
             table.evict();
         }
     }
@@ -244,7 +244,7 @@ fn every_version_of_a_key_that_fills_many_blocks_is_found() {
 #[test]
 fn a_value_far_beyond_the_block_size_comes_back() {
     let mut noise = Dice(5);
-    let big: Vec<u8> = (0..3 << 20).map(|_| noise.roll(256) as u8).collect();
+    let big: Vec<u8> = (0..3 << 20).map(|_| noise.below(256) as u8).collect();
     let rows = vec![
         row("a", 9, Some("small")),
         (b"b".to_vec(), 8, Kind::Put, big),
@@ -273,7 +273,7 @@ fn a_value_far_beyond_the_block_size_comes_back() {
 fn the_largest_value_comes_back() {
     let mut value = vec![0; crate::key::VALUE_BYTES_MAX];
     let mut dice = Dice(9);
-    value.iter_mut().step_by(7).for_each(|byte| *byte = dice.roll(256) as u8);
+    value.iter_mut().step_by(7).for_each(|byte| *byte = dice.below(256) as u8);
     let rows = vec![row("a", 9, Some("small")), (b"b".to_vec(), 8, Kind::Put, value)];
     let fs = fs();
     let meta = write(&fs, 1, &options(), &rows, Tombstones::EMPTY).expect("writes");

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::dice::Dice;
 use crate::env::LogRegion;
 
 /// A file of the model.
@@ -39,19 +40,10 @@ fn all(fs: &MemFs) -> BTreeMap<String, Vec<u8>> {
     files.map(|path| (path.to_str().unwrap().to_owned(), fs.contents(&path).unwrap())).collect()
 }
 
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (self.0 >> 33) % bound
-    }
-}
-
 /// One random history. Returns the number of calls that did something, by kind.
 fn run(seed: u64) -> [u64; 8] {
     const LOG_BYTES: usize = 3 * PAGE_BYTES - 7;
-    let mut random = Random(seed);
+    let mut random = Dice(seed);
     let mut fs = with_dir();
     let mut model = Model::default();
     let mut writers: BTreeMap<usize, Box<dyn crate::env::WritableFile>> = BTreeMap::new();
