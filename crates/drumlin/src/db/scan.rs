@@ -12,6 +12,8 @@
 //! 2. Keys come out strictly ascending from the front and strictly descending from the back, each
 //!    at most once in all.
 //!
+//! Complexity: a new scan joins the range tombstones that overlap it, O(n log n); of each table's and memtable's fragment it
+//! takes the newest below its snapshot. It copies their keys.
 //! Concurrency: a scan owns counted references (I3); it is `Send + 'static` and blocks nobody.
 //! Origin: cLSM §3.2 (next operations filter versions), weakly consistent iterators.
 
