@@ -5,8 +5,7 @@
 //! 1. Commands that read open read-only: they create, repair and truncate nothing.
 //! 2. Only commands that can put a record create a store or a keyspace; never for a keyspace whose name cannot be.
 
-use drumlin::db::check_keyspace_name;
-use drumlin::{Db, Keyspace, KeyspaceOptions, Options, Stats};
+use drumlin::{Db, Keyspace, KeyspaceOptions, Options, Stats, check_keyspace_name};
 
 use crate::args::Args;
 use crate::failure::{Failure, Result};

@@ -5,40 +5,44 @@
 //! db                                        opens, wires, recovers
 //! compaction   layout   version             what the files are and how they change
 //! memory       log      table   iter filter the parts
-//! commit budget pages  cache  key  options  error   the shared ground
-//! env          sync                         the outside
+//! commit budget pages  cache  key  options  the shared ground
+//! env          sync     error               the outside, and what may go wrong
 //! ```
 //! The order is checked by `cargo x tidy`.
 #![deny(unsafe_code)]
 
-pub mod budget;
-pub mod cache;
-pub mod commit;
-pub mod compaction;
-pub mod db;
+mod budget;
+mod cache;
+mod commit;
+mod compaction;
+mod db;
 #[cfg(test)]
 #[path = "../tests/support/dice.rs"]
 mod dice;
 pub mod env;
-pub mod error;
-pub mod filter;
-pub mod iter;
+mod error;
+mod filter;
+mod iter;
 pub mod key;
-pub mod layout;
-pub mod log;
-pub mod memory;
-pub mod options;
+mod layout;
+mod log;
+mod memory;
+mod options;
 mod pages;
-pub mod sync;
-pub mod table;
-pub mod version;
+mod sync;
+mod table;
+mod version;
 
 pub use db::{
     Batch, Cas, Db, JobFailure, Keyspace, KeyspaceStats, LevelStats, RecoveryReport, Scan, Slice, Snapshot,
-    Stats, VerifyProgress, VerifyReport,
+    Stats, VerifyProgress, VerifyReport, check_keyspace_name,
 };
 pub use error::{Corruption, Error, Result};
 pub use options::{Compression, Durability, KeyspaceOptions, Layout, Memory, Options, WriteOptions};
+
+#[cfg(feature = "failpoints")]
+#[doc(hidden)]
+pub use sync::failpoint;
 
 /// The example in the README is compiled with the tests.
 #[cfg(doctest)]

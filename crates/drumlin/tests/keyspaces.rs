@@ -6,12 +6,13 @@ mod support {
     pub mod waits;
 }
 
+use std::path::Path;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use drumlin::env::{Env, MemFs};
-use drumlin::sync::failpoint;
-use drumlin::{Db, Error, Options};
+use drumlin::env::{Env, FileSystem, MemFs, ReadMode};
+use drumlin::failpoint;
+use drumlin::{Db, Error, Keyspace, KeyspaceOptions, Options};
 use support::waits::{note_waits, waits};
 
 fn open(fs: &std::sync::Arc<MemFs>) -> Db {
@@ -122,4 +123,80 @@ fn keyspaces_come_and_go_while_others_write_and_flush() {
     assert_eq!(db.keyspaces(), ["steady"]);
     assert_eq!(steady.iter().unwrap().count(), 600);
     db.close().unwrap();
+}
+
+/// A store whose keyspace has two tables at level 0: one of the keys a…, one of the keys b…; and their paths, in this order.
+fn two_tables(fs: &std::sync::Arc<MemFs>) -> (Keyspace, Vec<std::path::PathBuf>) {
+    let db = open(fs);
+    let keyspace = db.keyspace("k", KeyspaceOptions::default()).unwrap();
+    for first in ["a", "b"] {
+        for number in 0..2_000u64 {
+            // Does not compress: eight bytes spread over each value.
+            let value: Vec<u8> = (0..16u64).flat_map(|n| mix(number * 16 + n).to_le_bytes()).collect();
+            keyspace.put(format!("{first}{number:04}"), value).unwrap();
+        }
+        db.flush().unwrap();
+    }
+    let mut tables: Vec<_> = fs.list(Path::new("/store")).unwrap().into_iter().map(|e| e.name).collect();
+    tables.retain(|name| name.ends_with(".tbl"));
+    tables.sort();
+    assert_eq!(tables.len(), 2, "{tables:?}");
+    (keyspace, tables.into_iter().map(|name| Path::new("/store").join(name)).collect())
+}
+
+fn mix(n: u64) -> u64 {
+    let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb)
+}
+
+#[test]
+fn a_snapshot_refuses_a_keyspace_of_another_store() {
+    let (one, other) = (open(&MemFs::new()), open(&MemFs::new()));
+    let (own, stranger) =
+        (one.keyspace("k", Default::default()).unwrap(), other.keyspace("k", Default::default()).unwrap());
+    stranger.put("a", "1").unwrap();
+    let snapshot = one.snapshot().unwrap();
+    assert_eq!(snapshot.get(&own, "a").unwrap(), None);
+    let refused =
+        |error: Option<Error>| assert!(matches!(error, Some(Error::InvalidArgument(_))), "{error:?}");
+    refused(snapshot.get(&stranger, "a").err());
+    refused(snapshot.range(&stranger, "a"..).err());
+    refused(snapshot.prefix(&stranger, "a").err());
+    refused(snapshot.iter(&stranger).err());
+}
+
+#[test]
+fn a_scan_leaves_tables_outside_its_range_alone() {
+    let fs = MemFs::new();
+    let (keyspace, tables) = two_tables(&fs);
+    fs.remove(&tables[1]).unwrap();
+    let count = |records: &mut dyn Iterator<Item = drumlin::Result<_>>| {
+        records.inspect(|record| assert!(record.is_ok(), "{record:?}")).count()
+    };
+    assert_eq!(count(&mut keyspace.prefix("a").unwrap()), 2_000);
+    assert_eq!(count(&mut keyspace.range(.."b").unwrap().rev()), 2_000);
+    assert!(
+        keyspace.iter().unwrap().any(|record| record.is_err()),
+        "the other table is missed where it is needed"
+    );
+}
+
+#[test]
+fn approximate_bytes_are_about_what_a_range_takes() {
+    let fs = MemFs::new();
+    let (keyspace, tables) = two_tables(&fs);
+    let table_bytes = fs.open(&tables[0], ReadMode::Buffered).unwrap().bytes();
+    assert!(table_bytes > 2_000 * 128, "the values do not compress: {table_bytes}");
+    let about = |bytes: u64, wanted: u64| bytes.abs_diff(wanted) <= table_bytes / 20;
+    let all = keyspace.approximate_bytes::<&str>(..).unwrap();
+    assert!(about(all, 2 * table_bytes), "{all}");
+    let first = keyspace.approximate_bytes("a".."b").unwrap();
+    assert!(about(first, table_bytes), "{first}");
+    let quarter = keyspace.approximate_bytes("a0500".."a1000").unwrap();
+    assert!(about(quarter, table_bytes / 4), "{quarter}");
+    let across = keyspace.approximate_bytes("a1000".."b1000").unwrap();
+    assert!(about(across, table_bytes), "{across}");
+    for nothing in [keyspace.approximate_bytes("c"..), keyspace.approximate_bytes("b1".."a1")] {
+        assert_eq!(nothing.unwrap(), 0);
+    }
 }

@@ -17,8 +17,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use drumlin::options::{Durability, KeyspaceOptions, Options, WriteOptions};
 use drumlin::{Db, Keyspace};
+use drumlin::{Durability, KeyspaceOptions, Options, WriteOptions};
 
 const WRITERS: usize = 4;
 /// Keys a writer uses per keyspace.

@@ -19,7 +19,7 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use drumlin::env::{Env, MemFs};
-use drumlin::sync::failpoint;
+use drumlin::failpoint;
 use drumlin::{Db, Keyspace, KeyspaceOptions, Options};
 
 const MIB: u64 = 1 << 20;

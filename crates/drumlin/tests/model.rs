@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 use drumlin::env::{Env, MemFs};
 use drumlin::key::{Comparator, ComparatorRef, bytewise};
-use drumlin::options::{Compression, Durability, KeyspaceOptions, Options, WriteOptions};
 use drumlin::{Cas, Db, Error, Keyspace, Scan, Snapshot};
+use drumlin::{Compression, Durability, KeyspaceOptions, Options, WriteOptions};
 
 /// A small generator, so that a failure is repeated by its seed alone.
 struct Dice(u64);

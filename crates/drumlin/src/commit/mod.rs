@@ -31,6 +31,6 @@ mod stripes;
 mod loom_tests;
 
 pub use sequencer::{InFlight, Sequencer};
-pub use slots::{SlotRef, Slots};
-pub use snapshots::{Registration, Snapshots};
-pub use stripes::{HeldStripes, Stripes};
+pub use slots::Slots;
+pub use snapshots::Registration;
+pub use stripes::Stripes;

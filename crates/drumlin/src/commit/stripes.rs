@@ -14,9 +14,13 @@
 //! 2. While CROWDED is set in a word, everybody goes through the mutex. It is set and cleared under
 //!    the mutex only, and cleared only when the overflow is empty; so a key is never held twice.
 //! 3. Several keys are always taken in ascending (stripe, hash): no deadlock between batches. A
-//!    range deletion takes every stripe whole, in the same order, and bars no newcomer while it
-//!    waits, so that it never waits for a batch that waits for it.
-//! 4. The table belongs to the store, not to a generation: a key keeps its lock across a turn, so
+//!    range deletion takes every stripe whole, in the same order; while it waits at one it bars only
+//!    who holds nothing yet, so that it never waits for a batch that waits for it.
+//! 4. A range deletion that meets a held key gives back what it has and waits until those that hold keys in
+//!    that stripe have gone: whoever stands still with a key stops nobody else by it. When others came in
+//!    between in every one of a few rounds, it takes its turn, stripe by stripe, and then waits for those only that
+//!    were there before it.
+//! 5. The table belongs to the store, not to a generation: a key keeps its lock across a turn, so
 //!    writers of the next generation exclude those of the last one by themselves.
 //!
 //! Orderings: locking is Acquire, unlocking Release, on the word or on the mutex; a holder in the
@@ -32,6 +36,9 @@ use crate::sync::{CachePadded, Condvar, Mutex, MutexGuard, failpoint, spin_until
 const STRIPES: usize = 1024;
 #[cfg(loom)]
 const STRIPES: usize = 1;
+
+/// Rounds in which a range deletion waits with nothing held.
+const ROUNDS: usize = if cfg!(loom) { 1 } else { 8 };
 
 /// The overflow is, or may be, in use.
 const CROWDED: u64 = 1 << 63;
@@ -51,11 +58,21 @@ struct Stripe {
 
 #[derive(Default)]
 struct Overflow {
-    /// Keys held through the mutex.
-    held: Vec<u64>,
+    /// Keys held through the mutex, each with the number of its taking.
+    held: Vec<(u64, u64)>,
+    /// The next number.
+    takings: u64,
     /// Somebody holds the whole stripe.
     whole: bool,
+    /// Range deletions whose turn it is: who holds nothing yet lets them go first.
+    turns: usize,
     waiting: usize,
+}
+
+impl Overflow {
+    fn holds(&self, name: u64) -> bool {
+        self.held.iter().any(|&(held, _)| held == name)
+    }
 }
 
 /// Locks held; given back on drop, in the order they were taken.
@@ -82,26 +99,33 @@ fn stripe_of(name: u64) -> usize {
 }
 
 impl Stripe {
+    /// Takes the lock of a key; `first` if the caller holds no other.
     #[inline]
-    fn lock(&self, name: u64) {
+    fn lock(&self, name: u64, first: bool) {
         let free = || self.word.compare_exchange(0, name, Ordering::Acquire, Ordering::Relaxed).is_ok();
         if !free() {
-            self.lock_slowly(name);
+            self.lock_slowly(name, first);
         }
     }
 
     #[cold]
-    fn lock_slowly(&self, name: u64) {
+    fn lock_slowly(&self, name: u64, first: bool) {
         // The same key: its holder is about to publish.
         let mine = |seen: u64| seen & !CROWDED == name;
         if mine(self.word.load(Ordering::Relaxed)) {
             spin_until(|| !mine(self.word.load(Ordering::Relaxed)));
         }
         let mut overflow = self.crowd();
-        while overflow.whole || mine(self.word.load(Ordering::Acquire)) || overflow.held.contains(&name) {
+        while overflow.whole
+            || first && overflow.turns > 0
+            || mine(self.word.load(Ordering::Acquire))
+            || overflow.holds(name)
+        {
             overflow = self.wait(overflow);
         }
-        overflow.held.push(name);
+        let number = overflow.takings;
+        overflow.takings += 1;
+        overflow.held.push((name, number));
     }
 
     /// The mutex, with CROWDED set: from now on nobody takes the fast way in or out.
@@ -129,7 +153,7 @@ impl Stripe {
     #[cold]
     fn unlock_slowly(&self, name: u64) {
         let mut overflow = self.overflow.lock();
-        match overflow.held.iter().position(|&held| held == name) {
+        match overflow.held.iter().position(|&(held, _)| held == name) {
             Some(at) => {
                 overflow.held.swap_remove(at);
             }
@@ -150,13 +174,45 @@ impl Stripe {
         }
     }
 
+    fn is_held(&self, overflow: &Overflow) -> bool {
+        overflow.whole || self.word.load(Ordering::Acquire) & !CROWDED != 0 || !overflow.held.is_empty()
+    }
+
+    /// Takes the stripe whole, if nobody holds a key of it.
+    fn try_lock_whole(&self) -> bool {
+        let mut overflow = self.crowd();
+        let free = !self.is_held(&overflow);
+        if free {
+            overflow.whole = true;
+        } else {
+            self.settle(&overflow);
+        }
+        free
+    }
+
+    /// Takes the stripe whole as soon as those that hold keys of it have gone.
     fn lock_whole(&self) {
         let mut overflow = self.crowd();
-        while overflow.whole || self.word.load(Ordering::Acquire) & !CROWDED != 0 || !overflow.held.is_empty()
+        overflow.turns += 1;
+        while self.is_held(&overflow) {
+            overflow = self.wait(overflow);
+        }
+        overflow.turns -= 1;
+        overflow.whole = true;
+    }
+
+    /// Waits until all that hold the stripe, or keys of it, now have let go of them once.
+    fn outwait(&self) {
+        let mut overflow = self.crowd();
+        let next = overflow.takings;
+        // Nobody takes the fast way while somebody waits: the name in the word is one that was there before.
+        while overflow.whole
+            || self.word.load(Ordering::Acquire) & !CROWDED != 0
+            || overflow.held.iter().any(|&(_, number)| number < next)
         {
             overflow = self.wait(overflow);
         }
-        overflow.whole = true;
+        self.settle(&overflow);
     }
 
     fn unlock_whole(&self) {
@@ -177,7 +233,7 @@ impl Stripes {
     #[inline]
     pub fn lock(&self, hash: u64) -> HeldStripes<'_> {
         let name = name_of(hash);
-        self.stripes[stripe_of(name)].lock(name);
+        self.stripes[stripe_of(name)].lock(name, true);
         HeldStripes { table: self, which: Which::One(name) }
     }
 
@@ -186,17 +242,22 @@ impl Stripes {
         let mut names: Vec<u64> = hashes.map(name_of).collect();
         names.sort_unstable_by_key(|&name| (stripe_of(name), name));
         names.dedup();
-        for &name in &names {
-            self.stripes[stripe_of(name)].lock(name);
+        for (at, &name) in names.iter().enumerate() {
+            self.stripes[stripe_of(name)].lock(name, at == 0);
         }
         HeldStripes { table: self, which: Which::Many(names) }
     }
 
-    /// Takes the locks of all keys there are: some tens of microseconds.
+    /// Takes the locks of all keys there are: some tens of microseconds, when nobody holds one. See invariant 4.
     pub fn lock_all(&self) -> HeldStripes<'_> {
-        for stripe in &self.stripes {
-            stripe.lock_whole();
+        for _ in 0..ROUNDS {
+            let Some(busy) = self.stripes.iter().position(|stripe| !stripe.try_lock_whole()) else {
+                return HeldStripes { table: self, which: Which::All };
+            };
+            self.stripes[..busy].iter().for_each(|stripe| stripe.unlock_whole());
+            self.stripes[busy].outwait();
         }
+        self.stripes.iter().for_each(|stripe| stripe.lock_whole());
         HeldStripes { table: self, which: Which::All }
     }
 }
@@ -293,5 +354,71 @@ mod tests {
             drop(frozen);
             waits.recv_timeout(Duration::from_secs(20)).expect("woken by the unlock");
         });
+    }
+
+    /// Regression: a range deletion kept what it had while it waited for a key whose holder stood still, and so stopped the
+    /// writers of all keys.
+    #[test]
+    fn a_held_key_and_all_keys_wanted_beside_it_stop_nobody_else() {
+        let stripes = Stripes::default();
+        let hashes = crowd(3);
+        let frozen = stripes.lock(hashes[0]);
+        std::thread::scope(|s| {
+            let (got, waits) = mpsc::channel();
+            let stripes = &stripes;
+            s.spawn(move || {
+                drop(stripes.lock_all());
+                got.send(()).expect("the test waits");
+            });
+            assert!(waits.recv_timeout(Duration::from_millis(50)).is_err(), "one key is held");
+            let (done, others) = mpsc::channel();
+            let hashes = &hashes;
+            s.spawn(move || {
+                for other in (0..200).map(|stripe| (stripe << 40) | 2).chain(hashes[1..].iter().copied()) {
+                    drop(stripes.lock(other));
+                }
+                done.send(()).expect("the test waits");
+            });
+            let others_went_on = others.recv_timeout(Duration::from_secs(20));
+            drop(frozen);
+            waits.recv_timeout(Duration::from_secs(20)).expect("it gets its turn");
+            others_went_on.expect("neighbours in all stripes go on");
+        });
+    }
+
+    /// Regression: among threads that held many keys for long, a range deletion found no moment at which a stripe was free.
+    #[test]
+    fn who_holds_nothing_lets_a_range_deletion_go_first_and_who_holds_something_goes_on() {
+        let stripes = Stripes::default();
+        let stripe = &stripes.stripes[7];
+        let names = crowd(3);
+        stripe.lock(names[0], true);
+        std::thread::scope(|s| {
+            let (got, waits) = mpsc::channel();
+            s.spawn(move || {
+                stripe.lock_whole();
+                stripe.unlock_whole();
+                got.send(()).expect("the test waits");
+            });
+            while stripe.overflow.lock().turns == 0 {
+                std::thread::yield_now();
+            }
+            let (came, newcomer) = mpsc::channel();
+            let name = names[1];
+            s.spawn(move || {
+                stripe.lock(name, true);
+                came.send(()).expect("the test waits");
+                stripe.unlock(name);
+            });
+            let barred = newcomer.recv_timeout(Duration::from_millis(50)).is_err();
+            // A batch that holds the first key and needs another one; else the two would wait for each other.
+            stripe.lock(names[2], false);
+            stripe.unlock(names[2]);
+            stripe.unlock(names[0]);
+            waits.recv_timeout(Duration::from_secs(20)).expect("its turn comes");
+            newcomer.recv_timeout(Duration::from_secs(20)).expect("and then the newcomer's");
+            assert!(barred, "a newcomer went first");
+        });
+        assert_eq!(stripe.word.load(Ordering::Relaxed), 0, "the fast way is open again");
     }
 }

@@ -91,10 +91,6 @@ pub struct CompactionOutcome {
     pub read_bytes: u64,
     /// Bytes of the new files.
     pub written_bytes: u64,
-    /// Versions read from the inputs.
-    pub entries_read: u64,
-    /// Versions in the new files.
-    pub entries_written: u64,
     /// True if the inputs only change their level.
     moved: bool,
 }

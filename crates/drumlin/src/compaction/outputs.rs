@@ -54,7 +54,6 @@ pub(super) struct Outputs {
     files: Vec<PathBuf>,
     tables: Vec<TableMeta>,
     entries_read: u64,
-    entries_written: u64,
     buffers: Charge,
     /// Bytes of `buffers` that are the inputs'.
     input_bytes: usize,
@@ -81,7 +80,6 @@ impl Outputs {
             files: Vec::new(),
             tables: Vec::new(),
             entries_read: 0,
-            entries_written: 0,
             buffers,
             input_bytes: 0,
         }
@@ -152,7 +150,6 @@ impl Outputs {
                     }
                 };
                 table.writer.add(key, lsn, kind, value)?;
-                self.entries_written += 1;
             }
             if unchecked_bytes >= TICK_BYTES {
                 self.tick(std::mem::take(&mut unchecked_bytes), open.as_mut())?;
@@ -227,7 +224,6 @@ impl Outputs {
         self.files.append(&mut other.files);
         self.tables.append(&mut other.tables);
         self.entries_read += other.entries_read;
-        self.entries_written += other.entries_written;
     }
 
     /// Makes the new names durable and gives the tables out. Their files stay from here on.
@@ -245,13 +241,7 @@ impl Outputs {
                 (self.level, meta, table)
             })
             .collect();
-        Ok(CompactionOutcome {
-            added,
-            written_bytes,
-            entries_read: self.entries_read,
-            entries_written: self.entries_written,
-            ..Default::default()
-        })
+        Ok(CompactionOutcome { added, written_bytes, ..Default::default() })
     }
 }
 

@@ -84,6 +84,7 @@ impl Batch {
         let (start, end) = (start.as_ref(), end.as_ref());
         let state = keyspace.state_in(&self.db)?;
         write::check_range(state, start, end)?;
+        self.grow(start.len() + end.len())?;
         let comparator = &state.options.comparator;
         for slot in &mut self.operations {
             let covered = slot.as_ref().is_some_and(|o| {
@@ -96,7 +97,6 @@ impl Batch {
                 *slot = None;
             }
         }
-        self.grow(start.len() + end.len())?;
         self.operations.push(Some(Operation {
             keyspace: state.clone(),
             kind: Kind::RangeDelete,

@@ -300,6 +300,25 @@ impl Keyspace {
         write::read_modify_write(&self.db.store, &self.state, key, WriteOptions::default(), decide)
     }
 
+    /// Bytes of table files that hold the records within `bounds`, to about a block a table; what is still in memory is
+    /// not counted. For planning: how long will a scan take, where to cut a range. O(tables).
+    ///
+    /// # Errors
+    /// As reads: see [`Keyspace`](#errors-of-reads).
+    pub fn approximate_bytes<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Result<u64> {
+        self.db.store.check_readable()?;
+        self.state.check_open()?;
+        let bounds = scan::owned_bounds(bounds);
+        let levels = self.state.current.load(&epoch::pin()).levels.clone();
+        let bytes = levels.approximate_bytes(
+            &*self.state.options.comparator,
+            scan::key_of(&bounds.0),
+            scan::key_of(&bounds.1),
+        )?;
+        self.state.check_open()?;
+        Ok(bytes)
+    }
+
     /// Flushes the keyspace and merges its tables down to the deepest level. Long work: O(bytes of the keyspace), read and
     /// written.
     ///

@@ -124,7 +124,8 @@ impl Scan {
         for generation in &self.generations {
             children.push(Box::new(generation.memtable.cursor()));
         }
-        children.extend(self.levels.cursors(&self.comparator));
+        let (start, end) = (key_of(&self.bounds.0), key_of(&self.bounds.1));
+        children.extend(self.levels.cursors(&self.comparator, start, end));
         Side { cursor: Merge::new(self.comparator.clone(), children), last_key: Vec::new(), gave: false }
     }
 
@@ -254,7 +255,7 @@ impl Scan {
     }
 }
 
-fn key_of(bound: &Bound<Vec<u8>>) -> Option<&[u8]> {
+pub(crate) fn key_of(bound: &Bound<Vec<u8>>) -> Option<&[u8]> {
     match bound {
         Bound::Included(key) | Bound::Excluded(key) => Some(key),
         Bound::Unbounded => None,

@@ -87,7 +87,8 @@ impl Drop for Pinned {
     }
 }
 
-/// A consistent view of every keyspace as of one instant. The keyspaces that it is asked for must be of its own store.
+/// A consistent view of every keyspace as of one instant. The keyspaces that it is asked for must be of its own
+/// store, else the answer is `InvalidArgument`.
 #[derive(Clone)]
 pub struct Snapshot {
     pinned: Arc<Pinned>,
@@ -120,6 +121,7 @@ impl Snapshot {
     /// [`snapshot_expiry`](crate::Options::snapshot_expiry).
     pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
         self.pinned.check()?;
+        keyspace.state_in(&self.pinned.db)?;
         let value = keyspace.get_at(key.as_ref(), self.pinned.lsn)?;
         // An expiry in the middle of the read may have let a merge drop what it needed.
         self.pinned.check()?;
@@ -152,6 +154,6 @@ impl Snapshot {
 
     fn scan(&self, keyspace: &Keyspace, bounds: scan::Bounds) -> Result<Scan> {
         self.pinned.check()?;
-        Scan::new(&keyspace.state, self.pinned(), bounds)
+        Scan::new(keyspace.state_in(&self.pinned.db)?, self.pinned(), bounds)
     }
 }

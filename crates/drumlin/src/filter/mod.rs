@@ -67,11 +67,6 @@ impl FilterBuilder {
         self.hashes.push(hash);
     }
 
-    /// Hashes added so far.
-    pub fn len(&self) -> usize {
-        self.hashes.len()
-    }
-
     /// True if nothing was added.
     pub fn is_empty(&self) -> bool {
         self.hashes.is_empty()
@@ -216,6 +211,7 @@ impl Filter {
     }
 
     /// Probes per question.
+    #[cfg(test)]
     pub fn probes(&self) -> u8 {
         self.probes
     }

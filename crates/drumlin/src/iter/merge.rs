@@ -27,7 +27,7 @@ use std::cmp::Ordering;
 
 use crate::error::Result;
 use crate::iter::Cursor;
-use crate::key::{Comparator, ComparatorRef, Kind, Lsn};
+use crate::key::{Comparator, ComparatorRef, Kind, Lsn, key_prefix};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Direction {
@@ -188,21 +188,8 @@ impl<C: Cursor> Merge<C> {
 
 #[inline]
 fn head_of<C: Cursor>(child: &C, number: u32, bytewise: bool) -> Head {
-    let prefix = if bytewise { prefix_of(child.key()) } else { 0 };
+    let prefix = if bytewise { key_prefix(child.key()) } else { 0 };
     Head { prefix, lsn: child.lsn(), child: number }
-}
-
-/// Orders as the keys do, wherever two prefixes differ.
-#[inline]
-fn prefix_of(key: &[u8]) -> u64 {
-    match key.first_chunk::<8>() {
-        Some(chunk) => u64::from_be_bytes(*chunk),
-        None => {
-            let mut padded = [0; 8];
-            padded[..key.len()].copy_from_slice(key);
-            u64::from_be_bytes(padded)
-        }
-    }
 }
 
 /// What is needed to compare two slots.

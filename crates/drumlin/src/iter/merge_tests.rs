@@ -259,7 +259,7 @@ fn the_prefix_orders_as_the_keys_do_wherever_two_differ() {
     let mut dice = Dice(5);
     for _ in 0..20_000 {
         let (a, b) = (awkward_key(&mut dice), awkward_key(&mut dice));
-        let (x, y) = (prefix_of(&a), prefix_of(&b));
+        let (x, y) = (key_prefix(&a), key_prefix(&b));
         assert!(x == y || x.cmp(&y) == Bytewise.compare(&a, &b), "{a:?} {b:?}");
     }
 }

@@ -16,7 +16,9 @@ mod plan;
 mod running;
 mod span;
 
-pub use plan::{CompactionPlan, Reason, hull, span_of};
+pub use plan::CompactionPlan;
+#[cfg(test)]
+pub use plan::{Reason, hull, span_of};
 pub use running::Running;
 pub use span::{KeySpan, KeySpans};
 

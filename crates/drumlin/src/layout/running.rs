@@ -56,6 +56,7 @@ impl Running {
     }
 
     /// Number of running jobs.
+    #[cfg(test)]
     pub fn jobs(&self) -> usize {
         self.outputs.len()
     }

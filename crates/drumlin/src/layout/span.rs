@@ -44,6 +44,7 @@ impl KeySpan {
     }
 
     /// True if every key of `other` belongs to this span.
+    #[cfg(test)]
     pub fn covers(&self, comparator: &dyn Comparator, other: &KeySpan) -> bool {
         comparator.compare(&self.start, &other.start) != Ordering::Greater
             && compare_ends(comparator, self, other) != Ordering::Less

@@ -81,11 +81,12 @@ use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{CachePadded, Condvar, Mutex};
 
 pub use entry::{EntryParts, EntryView, RecordParts};
-pub use format::{Mark, Uuid};
+pub use format::Uuid;
 pub use recover::{Mode, ScanOptions, scan};
-pub use recovered::{Hole, Recovered, SegmentInfo, SessionInfo};
-pub use room::Room;
-pub use start::{LogOptions, Prior};
+pub use recovered::{Recovered, SegmentInfo};
+pub use start::LogOptions;
+#[cfg(all(test, not(loom)))]
+pub use start::Prior;
 
 #[cfg(all(test, loom))]
 pub(crate) use format::HEADER_PAGE as SEGMENT_HEAD_BYTES;
@@ -251,13 +252,9 @@ impl Shared {
 
 impl Log {
     /// Why the log takes no more writes, if a failure made it so.
+    #[cfg(all(test, not(loom)))]
     pub fn poisoned(&self) -> Option<String> {
         self.shared.state.lock().poisoned.clone()
-    }
-
-    /// Poisons the log: for a failure elsewhere after which no write may be acknowledged.
-    pub fn poison(&self, why: impl Into<String>) {
-        self.shared.poison(why.into());
     }
 
     /// Log units per segment: a border is a multiple of this.
@@ -280,6 +277,7 @@ impl Log {
     }
 
     /// The first LSN that may still be needed.
+    #[cfg(all(test, not(loom)))]
     pub fn floor(&self) -> Lsn {
         self.shared.state.lock().floor
     }

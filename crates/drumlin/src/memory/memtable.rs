@@ -50,6 +50,7 @@ pub struct VersionRef<'a> {
 
 impl MemTable {
     /// An empty memtable for keys in the given order.
+    #[cfg(test)]
     pub fn new(comparator: ComparatorRef) -> MemTable {
         MemTable::charged(comparator, Arc::default())
     }

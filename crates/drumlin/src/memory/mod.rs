@@ -36,7 +36,5 @@ mod memtable_tests;
 #[cfg(all(test, not(loom)))]
 mod skiplist_tests;
 
-pub use cursor::MemCursor;
-pub use memtable::{MemTable, VersionRef};
-pub use skiplist::Reserved;
+pub use memtable::MemTable;
 pub use tombstone_run::ReservedRanges;

@@ -39,7 +39,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64 as PlainAtomicU64;
 
 use crate::budget::Account;
-use crate::key::{ComparatorRef, Kind, Lsn};
+use crate::key::{ComparatorRef, Kind, Lsn, key_prefix};
 use crate::sync::CachePadded;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
@@ -77,13 +77,13 @@ impl<'k> Place<'k> {
     #[inline]
     pub(super) fn before(key: &'k [u8], lsn: Lsn) -> Self {
         // No version has the LSN MAX, so nothing is lost by saturating.
-        Self { key, prefix: prefix_of(key), newer_from: lsn.0.saturating_add(1) }
+        Self { key, prefix: key_prefix(key), newer_from: lsn.0.saturating_add(1) }
     }
 
     /// Just after (key, lsn).
     #[inline]
     pub(super) fn after(key: &'k [u8], lsn: Lsn) -> Self {
-        Self { key, prefix: prefix_of(key), newer_from: lsn.0 }
+        Self { key, prefix: key_prefix(key), newer_from: lsn.0 }
     }
 }
 
@@ -387,19 +387,6 @@ impl SkipList {
                 return (last, next);
             }
             level -= 1;
-        }
-    }
-}
-
-/// The first 8 bytes of a key as a big-endian number; short keys are padded with zeros.
-#[inline]
-fn prefix_of(key: &[u8]) -> u64 {
-    match key.first_chunk::<PREFIX_BYTES>() {
-        Some(bytes) => u64::from_be_bytes(*bytes),
-        None => {
-            let mut bytes = [0; PREFIX_BYTES];
-            bytes[..key.len()].copy_from_slice(key);
-            u64::from_be_bytes(bytes)
         }
     }
 }

@@ -12,7 +12,8 @@
 //! 3. A joined run holds committed writes only; a leaf knows the slot of its batch.
 //!
 //! Complexity: a run of n ranges has up to 2n fragments, and as many again for every level of parts below; a level has up to
-//! `PARTS_MAX` times the runs of the one above. So O(n log n) bytes: about 1 KiB a range for 3000 with nothing in common. A look-up takes O(log n) where the newest tombstone of the key answers, O(PARTS_MAX log² n) for older reads.
+//! `PARTS_MAX` times the runs of the one above. So O(n log n) bytes: about 1 KiB a range for 3000 with nothing in common. A look-up takes
+//! O(log n) where the newest tombstone of the key answers, O(PARTS_MAX log² n) for older reads.
 //! Concurrency: immutable. Bytes: charged before they are taken, given back when the run is dropped.
 //! Tests: `tombstone_set`.
 

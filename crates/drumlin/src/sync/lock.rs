@@ -19,10 +19,6 @@ mod imp {
         pub fn notify_all(&self) -> usize {
             self.0.notify_all()
         }
-        /// Wakes one who waits.
-        pub fn notify_one(&self) -> bool {
-            self.0.notify_one()
-        }
         /// Gives the lock up, waits, takes it again.
         pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
             self.0.wait(guard);
@@ -86,11 +82,6 @@ mod imp {
         pub fn notify_all(&self) -> usize {
             self.0.notify_all();
             0
-        }
-        /// Wakes one who waits.
-        pub fn notify_one(&self) -> bool {
-            self.0.notify_one();
-            true
         }
         /// Yields, the lock held: nothing model-checked waits this way.
         pub fn wait<T>(&self, _guard: &mut MutexGuard<'_, T>) {

@@ -295,6 +295,7 @@ impl TableHandle {
     }
 
     /// Bytes that the open table keeps in memory apart from cached blocks; 0 while it is not open.
+    #[cfg(test)]
     pub fn resident_bytes(&self) -> usize {
         self.resident_parts().sum()
     }

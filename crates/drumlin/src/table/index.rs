@@ -32,7 +32,7 @@
 
 use std::cmp::Ordering;
 
-use crate::key::Lsn;
+use crate::key::{Lsn, key_prefix};
 use crate::table::block::{Malformed, Order, shared_prefix};
 
 const HEADER_BYTES: usize = 24;
@@ -132,7 +132,7 @@ impl IndexBuilder {
         out.extend([0; 4]);
         self.ends.iter().for_each(|end| out.extend(end.to_le_bytes()));
         if self.bytewise {
-            (0..count).for_each(|n| out.extend(head(&self.key(n)[prefix.len()..]).to_le_bytes()));
+            (0..count).for_each(|n| out.extend(key_prefix(&self.key(n)[prefix.len()..]).to_le_bytes()));
         }
         if has_lsns {
             self.lsns.iter().for_each(|lsn| out.extend(lsn.to_le_bytes()));
@@ -145,19 +145,6 @@ impl IndexBuilder {
         out.extend_from_slice(prefix);
         (0..count).for_each(|n| out.extend_from_slice(&self.key(n)[prefix.len()..]));
         out
-    }
-}
-
-/// The first eight bytes as a number that sorts like them.
-#[inline]
-fn head(bytes: &[u8]) -> u64 {
-    match bytes.first_chunk::<8>() {
-        Some(chunk) => u64::from_be_bytes(*chunk),
-        None => {
-            let mut chunk = [0; 8];
-            chunk[..bytes.len()].copy_from_slice(bytes);
-            u64::from_be_bytes(chunk)
-        }
     }
 }
 
@@ -229,7 +216,7 @@ impl<'a> Index<'a> {
             }
             end = place.end();
             let fence = self.fence(n)?;
-            if self.heads.is_some_and(|heads| heads[n] != head(fence.rest).to_le_bytes()) {
+            if self.heads.is_some_and(|heads| heads[n] != key_prefix(fence.rest).to_le_bytes()) {
                 return Err(Malformed);
             }
             if let Some(before) = n.checked_sub(1) {
@@ -286,7 +273,7 @@ impl<'a> Index<'a> {
             Ordering::Equal => {}
         }
         let rest = &key[self.prefix.len()..];
-        let target = head(rest);
+        let target = key_prefix(rest);
         let low = lower_bound(heads, target);
         // Most often no other head is the same, and the first key already decides.
         if heads.get(low).is_none_or(|head| u64::from_le_bytes(*head) != target) {

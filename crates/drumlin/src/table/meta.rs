@@ -163,6 +163,7 @@ impl TableMeta {
     }
 
     /// True if the two tables may hold a key in common.
+    #[cfg(test)]
     pub fn overlaps_table(&self, comparator: &dyn Comparator, other: &TableMeta) -> bool {
         self.overlaps(comparator, Some(&other.smallest), Some(&other.largest), !other.largest_exclusive)
     }

@@ -33,6 +33,7 @@ pub struct Shelf {
 
 impl Shelf {
     /// For tables in `fs` whose blocks are kept in `cache`; open tables are not bounded.
+    #[cfg(test)]
     pub fn new(fs: Arc<dyn FileSystem>, cache: Arc<BlockCache>) -> Arc<Shelf> {
         let residents = Residents::new(Arc::default(), usize::MAX);
         Shelf::with(fs, cache, residents, usize::MAX)

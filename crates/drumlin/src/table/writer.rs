@@ -228,11 +228,6 @@ impl TableWriter {
         self.out.offset + (self.block.bytes() + self.index.bytes() + self.leaf_bytes + filter) as u64
     }
 
-    /// Versions added so far.
-    pub fn entries(&self) -> u64 {
-        self.contents.entries
-    }
-
     /// True if there is nothing to write: no entry and no range tombstone.
     pub fn is_empty(&self) -> bool {
         self.contents.entries == 0 && self.tombstones.is_empty()

@@ -114,20 +114,16 @@ impl Levels {
         Ok(None)
     }
 
-    /// One cursor per table of level 0, newest first, and one per deeper level, for scans.
-    pub fn cursors(&self, comparator: &ComparatorRef) -> Vec<Box<dyn Cursor>> {
-        self.cursors_in(comparator, None, None, CursorOptions::default())
-    }
-
-    /// As [`Levels::cursors`], without the tables that have no key from `start` to `end` (both
-    /// inclusive; `None` is unbounded). The cursors may still walk beyond the range. No I/O.
-    pub fn cursors_in(
+    /// One cursor per table of level 0, newest first, and one per deeper level, for scans; without the tables and levels
+    /// that have no key from `start` to `end` (both inclusive; `None` is unbounded). The cursors may still walk beyond the
+    /// range. No I/O.
+    pub fn cursors(
         &self,
         comparator: &ComparatorRef,
         start: Option<&[u8]>,
         end: Option<&[u8]>,
-        options: CursorOptions,
     ) -> Vec<Box<dyn Cursor>> {
+        let options = CursorOptions::default();
         let mut cursors: Vec<Box<dyn Cursor>> = Vec::with_capacity(self.level(0).len() + self.depth());
         for table in self.level(0).iter().filter(|t| t.meta().overlaps(&**comparator, start, end, true)) {
             cursors.push(Box::new(table.cursor(options)));
@@ -141,6 +137,32 @@ impl Levels {
             }
         }
         cursors
+    }
+
+    /// Bytes of table files that hold the versions from `start` to `end` (`None` is unbounded), to one block a table.
+    /// O(tables), and a read for each table of the two ends that is not open.
+    pub fn approximate_bytes(
+        &self,
+        comparator: &dyn Comparator,
+        start: Option<&[u8]>,
+        end: Option<&[u8]>,
+    ) -> Result<u64> {
+        let mut bytes = 0;
+        for table in self.tables().filter(|table| table.meta().overlaps(comparator, start, end, true)) {
+            let meta = table.meta();
+            let from = match start {
+                Some(start) if comparator.compare(&meta.smallest, start).is_lt() => {
+                    table.approximate_offset(start)?
+                }
+                _ => 0,
+            };
+            let to = match end {
+                Some(end) if !meta.ends_before(comparator, end) => table.approximate_offset(end)?,
+                _ => meta.file_bytes,
+            };
+            bytes += to.saturating_sub(from);
+        }
+        Ok(bytes)
     }
 
     /// The range tombstones of the tables that overlap [start, end], a set per table; `None` is unbounded.

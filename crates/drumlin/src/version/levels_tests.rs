@@ -206,7 +206,7 @@ fn cursors_walk_every_version_once_both_ways_from_anywhere() {
             let mut cursor = LevelCursor::new(bytewise(), tables, CursorOptions::default());
             check_cursor(&mut cursor, &rows, &mut dice, &format!("seed {seed} level {level}"));
         }
-        let mut all = Merge::new(bytewise(), store.levels.cursors(&bytewise()));
+        let mut all = Merge::new(bytewise(), store.levels.cursors(&bytewise(), None, None));
         all.seek_first().unwrap();
         let mut walked = Vec::new();
         while all.valid() {
@@ -225,8 +225,7 @@ fn cursors_of_a_range_leave_out_only_what_lies_outside() {
         for _ in 0..20 {
             let (start, end) = (dice.below(KEYS), dice.below(KEYS));
             let (start, end) = (key(start.min(end)), key(start.max(end)));
-            let cursors =
-                store.levels.cursors_in(&bytewise(), Some(&start), Some(&end), CursorOptions::default());
+            let cursors = store.levels.cursors(&bytewise(), Some(&start), Some(&end));
             let mut merge = Merge::new(bytewise(), cursors);
             merge.seek(&start, Lsn::MAX).unwrap();
             let mut walked = Vec::new();
@@ -336,7 +335,7 @@ fn a_level_cursor_opens_only_what_it_enters() {
         counter.fetch_add(usize::from(call.operation == Operation::Open), Ordering::SeqCst);
     })));
     let levels = Levels::new(&Bytewise, vec![Vec::new(), tables]);
-    let mut cursor = levels.cursors(&bytewise()).pop().unwrap();
+    let mut cursor = levels.cursors(&bytewise(), None, None).pop().unwrap();
     assert_eq!(opened.load(Ordering::SeqCst), 0);
     cursor.seek(&key(4), Lsn::MAX).unwrap();
     assert_eq!(opened.load(Ordering::SeqCst), 1);

@@ -196,11 +196,6 @@ impl Manifest {
         &self.state
     }
 
-    /// Who the store is.
-    pub fn identity(&self) -> &Identity {
-        &self.identity
-    }
-
     /// Why no more edits are taken, if so.
     pub fn poisoned(&self) -> Option<&str> {
         self.poisoned.as_deref()
@@ -212,12 +207,14 @@ impl Manifest {
     }
 
     /// Bytes of that file.
+    #[cfg(test)]
     pub fn bytes(&self) -> u64 {
         self.file.as_ref().map_or(0, |file| file.writer.bytes())
     }
 
     /// Why the last rewriting of a grown file failed, if it did. Harmless: edits go on being
     /// appended, and it is tried again later.
+    #[cfg(test)]
     pub fn rewrite_failure(&self) -> Option<&Error> {
         self.rewrite_failure.as_ref()
     }

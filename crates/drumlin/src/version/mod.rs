@@ -31,13 +31,17 @@ mod settings;
 mod state;
 
 pub use edit::{Change, VersionEdit};
-pub use identity::{Identity, STORE_FILE};
+pub use identity::Identity;
 pub use level_cursor::LevelCursor;
 pub use levels::Levels;
-pub use manifest::{CURRENT_FILE, Manifest, ManifestInfo, REWRITE_BYTES_MIN, make_directory};
+#[cfg(test)]
+pub use manifest::REWRITE_BYTES_MIN;
+pub use manifest::{Manifest, make_directory};
 pub use orphans::orphans;
-pub use settings::{comparator_name, decode_options, encode_options};
-pub use state::{KeyspaceState, Misfit, Session, StoreState};
+pub use settings::{decode_options, encode_options};
+#[cfg(test)]
+pub use state::Session;
+pub use state::StoreState;
 
 pub(crate) use orphans::is_table_name;
 

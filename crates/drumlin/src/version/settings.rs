@@ -122,17 +122,6 @@ pub fn decode_options(bytes: &[u8], comparators: &[ComparatorRef], path: &Path) 
     Ok(options)
 }
 
-/// The name of the comparator in stored options, without needing the comparator itself.
-pub fn comparator_name(bytes: &[u8], path: &Path) -> Result<String> {
-    let mut fields = Reader::new(bytes, path, 0);
-    while let Some((tag, field)) = fields.field()? {
-        if tag == COMPARATOR {
-            return Ok(name(field.rest(), &field)?.to_owned());
-        }
-    }
-    Ok(BYTEWISE.to_owned())
-}
-
 fn name<'a>(bytes: &'a [u8], field: &Reader<'_>) -> Result<&'a str> {
     std::str::from_utf8(bytes).map_err(|_| field.corrupt("a comparator name that is not UTF-8"))
 }
@@ -198,7 +187,6 @@ mod tests {
             let bytes = encode_options(&options);
             let back = decode_options(&bytes, &comparators, path()).unwrap();
             assert_eq!(format!("{back:?}"), format!("{options:?}"));
-            assert_eq!(comparator_name(&bytes, path()).unwrap(), options.comparator.name());
         }
     }
 

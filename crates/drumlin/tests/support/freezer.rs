@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use drumlin::sync::failpoint;
+use drumlin::failpoint;
 
 /// Long enough for any step to be reached on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);

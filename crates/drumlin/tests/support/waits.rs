@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use drumlin::Result;
 use drumlin::env::{Env, Spawner, Thread};
-use drumlin::sync::failpoint;
+use drumlin::failpoint;
 
 /// Long enough for any step to be reached on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
