@@ -7,7 +7,7 @@
 //! - [`Sequencer`]: draws LSNs (log positions), knows the completed prefix P and the gate.
 //! - [`Slots`]: one word per writing thread: what it has in flight.
 //! - [`Stripes`]: the key locks. A key's LSN is drawn and its version published under its lock.
-//! - [`Snapshots`]: the registered read points, and the one word that writers look at.
+//! - `Snapshots`: the registered read points, and the one word that writers look at.
 //!
 //! Invariants (numbers as in docs/ARCHITECTURE.md; each is tested where it is named):
 //! - **I1 Order.** Per key: lock order = LSN order = publish order. (`stripes`, `db::write`)

@@ -1,7 +1,7 @@
 //! Flush: a quiet generation becomes a table of level 0.
 //!
 //! Place: called by `db`'s background threads, in the order of the generations, with a cursor over each memtable
-//! that is to go, newest first, and their range tombstones.
+//! that is to go, newest first, and the range tombstones of each.
 //!
 //! What no snapshot can see any more is left behind, so that keys updated in memory a million times reach the
 //! disk once. Deletes stay: older versions may lie in any table, or in a flush that is not installed yet.
@@ -20,12 +20,14 @@ use crate::layout::KeySpans;
 /// if there is nothing. Reads at bounds other than `context.snapshots` and `MAX` must not need the table.
 pub fn run_flush<C: Cursor>(
     cursors: Vec<C>,
-    tombstones: &Tombstones,
+    tombstones: &[Arc<Tombstones>],
     context: &JobContext,
 ) -> Result<CompactionOutcome> {
     let comparator = context.table_options.comparator.clone();
+    let mut memory = context.buffers.charge(Tombstones::join_bytes(tombstones));
     let rules =
         Retention::new(comparator.clone(), context.snapshots.clone(), tombstones, KeySpans::EVERYTHING);
+    memory.set(rules.heap_bytes());
     let mut merge = Merge::new(comparator, cursors);
     let mut outputs = Outputs::new(context.clone(), 0, Arc::default());
     // One table, however large: level 0 counts tables, and each costs every read a look.

@@ -14,6 +14,7 @@ use super::inputs::Input;
 use super::outputs::{Outputs, PartBounds};
 use super::retain::Retention;
 use super::{CompactionOutcome, JobContext};
+use crate::budget::Charge;
 use crate::error::{Error, Result};
 use crate::iter::{Merge, Tombstones};
 use crate::layout::CompactionPlan;
@@ -47,6 +48,7 @@ struct Job {
     plan: CompactionPlan,
     context: JobContext,
     rules: Retention,
+    _rules_memory: Charge,
     /// What must be read, by level.
     inputs: Vec<(u32, Vec<Arc<TableHandle>>)>,
     /// Between the parts; ascending.
@@ -75,16 +77,26 @@ impl Job {
         let comparator = context.table_options.comparator.clone();
         let mut tombstones = Vec::new();
         for (_, table) in plan.tables().filter(|(_, table)| table.meta().range_tombstones > 0) {
-            tombstones.extend(table.tombstones()?.iter());
+            tombstones.push(table.tombstones()?);
         }
-        let tombstones = Tombstones::build(&*comparator, tombstones);
+        let mut rules_memory = context.buffers.charge(Tombstones::join_bytes(&tombstones));
         let rules = Retention::new(comparator, context.snapshots.clone(), &tombstones, plan.deeper.clone());
+        rules_memory.set(rules.heap_bytes());
         let mut inputs = plan.inputs.clone();
         inputs.iter_mut().for_each(|(_, tables)| tables.retain(|table| !is_hidden(&rules, table.meta())));
         let cuts = cuts_of(&plan, &inputs, &context)?;
         let done = (0..=cuts.len()).map(|_| None).collect();
         let state = Mutex::new(State { done, failure: None });
-        Ok(Job { plan, context, rules, inputs, cuts, stop: Arc::default(), state })
+        Ok(Job {
+            plan,
+            context,
+            rules,
+            _rules_memory: rules_memory,
+            inputs,
+            cuts,
+            stop: Arc::default(),
+            state,
+        })
     }
 
     /// Runs all parts and joins their outputs.

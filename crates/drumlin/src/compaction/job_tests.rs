@@ -11,7 +11,7 @@ use crate::compaction::{OnBytes, run_flush};
 use crate::dice::Dice;
 use crate::env::{Env, Fault, FaultyFs, FileSystem, Keep, MemFs, Operation};
 use crate::iter::merge::tests::{Entry, VecCursor, put};
-use crate::iter::{Cursor, RangeTombstone};
+use crate::iter::{Cursor, Horizons, RangeTombstone};
 use crate::key::{Bytewise, KeyHasher, Kind, Lsn, bytewise};
 use crate::layout::{KeySpans, ManualPick, Reason, Running, hull, pick_manual};
 use crate::options::KeyspaceOptions;
@@ -97,7 +97,7 @@ impl Rig {
 
     fn flush(&mut self) -> Result<()> {
         let cursor = VecCursor::new(bytewise(), self.entries.clone());
-        let tombstones = Tombstones::build(&Bytewise, self.tombstones.clone());
+        let tombstones = [Arc::new(Tombstones::of_all(&Bytewise, &self.tombstones))];
         let outcome = run_flush(vec![cursor], &tombstones, &self.context)?;
         self.entries.clear();
         self.tombstones.clear();
@@ -357,7 +357,9 @@ fn parts_side_by_side_write_what_one_would() {
             let outcome = run_compaction(&plan, &rig.context).unwrap();
             rig.apply(outcome);
             rig.check(&format!("{parallelism} threads"));
-            let tombstones = rig.levels.tombstones(&Bytewise, None, None).unwrap();
+            let sets = rig.levels.tombstones(&Bytewise, None, None).unwrap();
+            let horizons = Horizons::of_snapshots(rig.context.snapshots.clone());
+            let tombstones = Tombstones::join(&Bytewise, &sets, &horizons, (None, None));
             outcomes.push((rig.entries_of(1), tombstones));
         }
     }

@@ -4,15 +4,16 @@
 //! [`Retention`] itself for the range tombstones of each output. Pure: no file, no clock, no lock.
 //!
 //! A read at S sees of a key the newest version v with LSN < S, unless a range tombstone T that covers the
-//! key has v < T < S. The *horizon* of an LSN is the smallest S of snapshots ∪ {MAX} above it: the
-//! earliest read that can tell the LSN is there. Reads happen at those S only, since whoever reads
-//! at another bound holds the tables it started with, or reads above every LSN in them.
+//! key has v < T < S. The *horizon* of an LSN (`iter::Horizons`) is the smallest S of snapshots ∪ {MAX} above it. Reads
+//! happen at those S only, since whoever reads at another bound holds the tables it started with, or reads above every LSN
+//! in them.
 //!
 //! Invariants:
 //! 1. A version is kept iff it is the newest of its key in its horizon, and no tombstone of the same horizon
 //!    that covers the key is newer. (The newest version below a later S is in a later horizon or is this
 //!    one; and what hides it at its own S hides it at every later S.)
-//! 2. Of the tombstones that cover a key the newest of each horizon is kept.
+//! 2. Of the tombstones that cover a key the newest of each horizon is kept. The others are left out from the start, when
+//!    the tombstones of the inputs are joined.
 //! 3. A delete, or a range tombstone, is dropped beyond that only if it is in the lowest horizon (all that it hides
 //!    among the inputs is dropped with it) and no deeper level may hold its key, or any key of its fragment.
 //! 4. Hence at every S of snapshots ∪ {MAX}, every key reads as before, whatever lies above or below, given that
@@ -23,15 +24,16 @@
 //! reads above all LSNs of the inputs.
 //!
 //! Complexity: a version costs one key comparison, and O(log snapshots) if there are any; fragments and
-//! deeper spans are passed once. No allocation per version.
+//! deeper spans are passed once. No allocation per version. n tombstones take O(n (1 + snapshots)) memory.
 //! Concurrency: a `Retention` is shared by the threads of a job; a `Walk` belongs to one.
 //! Origin: cLSM §3.2.1 (keep what some active snapshot reads); range tombstones and the rule for deletes are ours:
 //! CooLSM's wording of the rule is inverted, sLSM has no snapshots.
 //! Tests: `retain_tests.rs` (every small history, and random ones over several levels).
 
 use std::cmp::Ordering;
+use std::sync::Arc;
 
-use crate::iter::{RangeTombstone, Tombstones};
+use crate::iter::{Horizons, Tombstones};
 use crate::key::{ComparatorRef, Kind, Lsn};
 use crate::layout::KeySpans;
 
@@ -48,18 +50,11 @@ pub enum Verdict {
     Spent,
 }
 
-/// Tombstones over one piece of the key space, newest first.
-struct Fragment {
-    start: Vec<u8>,
-    end: Vec<u8>,
-    lsns: Vec<Lsn>,
-}
-
 /// The rules of one job: its snapshots, its tombstones, and what lies below it.
 pub struct Retention {
     comparator: ComparatorRef,
-    snapshots: Vec<Lsn>,
-    fragments: Vec<Fragment>,
+    horizons: Horizons,
+    tombstones: Tombstones,
     deeper: KeySpans,
 }
 
@@ -68,80 +63,69 @@ impl Retention {
     /// `deeper`: where data that is older than the inputs, and no input, may lie.
     pub fn new(
         comparator: ComparatorRef,
-        mut snapshots: Vec<Lsn>,
-        tombstones: &Tombstones,
+        snapshots: Vec<Lsn>,
+        tombstones: &[Arc<Tombstones>],
         deeper: KeySpans,
     ) -> Retention {
-        snapshots.sort_unstable();
-        snapshots.dedup();
-        let mut fragments: Vec<Fragment> = Vec::new();
-        for RangeTombstone { start, end, lsn } in tombstones.iter() {
-            match fragments.last_mut() {
-                Some(last) if last.start == start => last.lsns.push(lsn),
-                _ => fragments.push(Fragment { start, end, lsns: vec![lsn] }),
-            }
-        }
-        Retention { comparator, snapshots, fragments, deeper }
+        let horizons = Horizons::of_snapshots(snapshots);
+        let tombstones = Tombstones::join(&*comparator, tombstones, &horizons, (None, None));
+        Retention { comparator, horizons, tombstones, deeper }
+    }
+
+    /// Bytes held for the tombstones, about.
+    pub fn heap_bytes(&self) -> usize {
+        self.tombstones.heap_bytes()
     }
 
     /// The smallest S of snapshots ∪ {MAX} above `lsn`, by number; 0 is the lowest horizon.
     #[inline]
     fn horizon(&self, lsn: Lsn) -> usize {
-        if self.snapshots.is_empty() { 0 } else { self.snapshots.partition_point(|&s| s <= lsn) }
+        if self.horizons.is_one() { 0 } else { self.horizons.of(lsn) }
     }
 
     /// Starts at the first key not before `start`.
     pub fn walk(&self, start: Option<&[u8]>) -> Walk<'_> {
         let comparator = &*self.comparator;
-        let passed = |end_before: &dyn Fn(&[u8]) -> usize| start.map_or(0, end_before);
         Walk {
             rules: self,
             started: false,
             key: Vec::new(),
             horizon: 0,
             is_first: false,
-            fragment: passed(&|s| {
-                self.fragments.partition_point(|f| comparator.compare(&f.end, s) != Ordering::Greater)
-            }),
+            fragment: start.map_or(0, |s| self.tombstones.first_behind(comparator, s)),
             covered: false,
-            deeper: passed(&|s| self.deeper.first_from(comparator, s)),
+            deeper: start.map_or(0, |s| self.deeper.first_from(comparator, s)),
         }
     }
 
     /// The tombstones to be kept, within [start, end); `None` is unbounded.
     pub fn tombstones(&self, start: Option<&[u8]>, end: Option<&[u8]>) -> Tombstones {
         let comparator = &*self.comparator;
-        let first = start.map_or(0, |s| {
-            self.fragments.partition_point(|f| comparator.compare(&f.end, s) != Ordering::Greater)
-        });
-        let mut kept = Vec::new();
-        for fragment in &self.fragments[first..] {
-            if end.is_some_and(|e| comparator.compare(&fragment.start, e) != Ordering::Less) {
+        let mut kept = Tombstones::EMPTY;
+        let first = start.map_or(0, |s| self.tombstones.first_behind(comparator, s));
+        for fragment in (first..self.tombstones.fragments()).map(|n| self.tombstones.fragment(n)) {
+            if end.is_some_and(|e| comparator.compare(fragment.start, e) != Ordering::Less) {
                 break;
             }
-            let first = start.filter(|s| comparator.compare(&fragment.start, s) == Ordering::Less);
-            let last = end.filter(|e| comparator.compare(&fragment.end, e) == Ordering::Greater);
-            self.keep_of_fragment(
-                &fragment.lsns,
-                first.unwrap_or(&fragment.start),
-                last.unwrap_or(&fragment.end),
-                &mut kept,
-            );
+            let first = start.filter(|s| comparator.compare(fragment.start, s) == Ordering::Less);
+            let last = end.filter(|e| comparator.compare(fragment.end, e) == Ordering::Greater);
+            let (first, last) = (first.unwrap_or(fragment.start), last.unwrap_or(fragment.end));
+            kept.push(first, last, self.needed_of(fragment.lsns, first, last));
         }
-        Tombstones::build(comparator, kept)
+        kept.shrink();
+        kept
     }
 
-    fn keep_of_fragment(&self, lsns: &[Lsn], start: &[u8], end: &[u8], kept: &mut Vec<RangeTombstone>) {
-        let mut previous = None;
-        for &lsn in lsns {
-            let horizon = self.horizon(lsn);
-            if previous == Some(horizon) {
-                continue;
+    /// What of `lsns`, newest first, must be kept of a fragment [start, end).
+    fn needed_of<'a>(&self, lsns: &'a [Lsn], start: &[u8], end: &[u8]) -> &'a [Lsn] {
+        match lsns.split_last() {
+            Some((&oldest, newer))
+                if self.horizon(oldest) == 0
+                    && !self.deeper.overlaps_range(&*self.comparator, start, end) =>
+            {
+                newer
             }
-            previous = Some(horizon);
-            if horizon > 0 || self.deeper.overlaps_range(&*self.comparator, start, end) {
-                kept.push(RangeTombstone { start: start.to_vec(), end: end.to_vec(), lsn });
-            }
+            _ => lsns,
         }
     }
 
@@ -150,19 +134,18 @@ impl Retention {
     pub fn hides(&self, start: &[u8], end: &[u8], min_lsn: Lsn, max_lsn: Lsn) -> bool {
         let comparator = &*self.comparator;
         let horizon = self.horizon(min_lsn);
-        let first =
-            self.fragments.partition_point(|f| comparator.compare(&f.end, start) != Ordering::Greater);
+        let first = self.tombstones.first_behind(comparator, start);
         let mut reached = start;
-        for fragment in &self.fragments[first..] {
-            if comparator.compare(&fragment.start, reached) == Ordering::Greater
+        for fragment in (first..self.tombstones.fragments()).map(|n| self.tombstones.fragment(n)) {
+            if comparator.compare(fragment.start, reached) == Ordering::Greater
                 || !fragment.lsns.iter().any(|&lsn| lsn > max_lsn && self.horizon(lsn) == horizon)
             {
                 return false;
             }
-            if comparator.compare(end, &fragment.end) == Ordering::Less {
+            if comparator.compare(end, fragment.end) == Ordering::Less {
                 return true;
             }
-            reached = &fragment.end;
+            reached = fragment.end;
         }
         false
     }
@@ -218,22 +201,21 @@ impl Walk<'_> {
         self.started = true;
         self.key.clear();
         self.key.extend_from_slice(key);
-        let fragments = &self.rules.fragments;
-        while let Some(fragment) = fragments.get(self.fragment) {
-            if comparator.compare(&fragment.end, key) == Ordering::Greater {
+        let tombstones = &self.rules.tombstones;
+        while self.fragment < tombstones.fragments() {
+            if comparator.compare(tombstones.fragment(self.fragment).end, key) == Ordering::Greater {
                 break;
             }
             self.fragment += 1;
         }
-        self.covered = fragments
-            .get(self.fragment)
-            .is_some_and(|f| comparator.compare(&f.start, key) != Ordering::Greater);
+        self.covered = self.fragment < tombstones.fragments()
+            && comparator.compare(tombstones.fragment(self.fragment).start, key) != Ordering::Greater;
     }
 
     /// True if a tombstone over the current key is newer than `lsn` and of its horizon.
     #[cold]
     fn is_hidden(&self, lsn: Lsn) -> bool {
-        let lsns = &self.rules.fragments[self.fragment].lsns;
+        let lsns = self.rules.tombstones.fragment(self.fragment).lsns;
         // The oldest one that is newer than `lsn`: if any is in the horizon, this one is.
         let newer = lsns.partition_point(|&t| t > lsn);
         newer > 0 && self.rules.horizon(lsns[newer - 1]) == self.horizon

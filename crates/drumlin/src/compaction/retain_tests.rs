@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::dice::Dice;
+use crate::iter::RangeTombstone;
 use crate::key::bytewise;
 use crate::layout::KeySpan;
 
@@ -59,10 +60,13 @@ impl Part {
         (is_put && !hidden).then_some(lsn)
     }
 
-    fn tombstones(&self) -> Tombstones {
+    /// In two sets, as if of two tables; each holds every LSN.
+    fn tombstones(&self) -> [Arc<Tombstones>; 2] {
         let list = self.ranges.iter();
         let list = list.map(|&(s, e, l)| RangeTombstone { start: vec![s], end: vec![e], lsn: Lsn(l) });
-        Tombstones::build(&*bytewise(), list.collect())
+        let list: Vec<RangeTombstone> = list.collect();
+        let (some, others) = list.split_at(list.len() / 2);
+        [some, others].map(|part| Arc::new(Tombstones::of_all(&*bytewise(), part)))
     }
 
     fn spans(&self) -> KeySpans {
@@ -301,9 +305,9 @@ fn a_part_that_is_hidden_whole_is_seen_by_no_read() {
         let keys = 2 + dice.below(4) as u8;
         let history: Vec<(u64, Op)> = (1..14).map(|lsn| (lsn, random_op(&mut dice, keys))).collect();
         let mut part = Part::of(&history);
-        let rules =
-            Retention::new(bytewise(), vec![Lsn(dice.below(15))], &part.tombstones(), KeySpans::default());
-        let snapshot = rules.snapshots[0].0;
+        let snapshot = dice.below(15);
+        let rules = Retention::new(bytewise(), vec![Lsn(snapshot)], &part.tombstones(), KeySpans::default());
+
         // The points of some keys and LSNs pose as a table.
         let (low, min_lsn) = (dice.below(keys as u64) as u8, 1 + dice.below(6));
         let (high, max_lsn) = (low + dice.below((keys - low) as u64) as u8, min_lsn + dice.below(6));

@@ -133,7 +133,8 @@ impl Keyspace {
     }
 
     /// Deletes every key in [start, end) at one instant. Holds every key lock for some ten
-    /// microseconds; the cost does not depend on how many keys there are.
+    /// microseconds; the cost does not depend on how many keys there are. With n range deletes in the memtable, which may
+    /// overlap as they like, it is amortized O(log² n), after the locks are given back.
     ///
     /// # Errors
     /// [Those of a write](Keyspace#errors-of-writes); `InvalidArgument` also if `start` is not before `end`.

@@ -193,7 +193,7 @@ fn write_tables(store: &Store, keyspace: &KeyspaceState) -> Result<CompactionOut
         keyspace.current.load(&guard).active().clone()
     };
     let context = job_context(store, keyspace, Vec::new(), Arc::new(AtomicBool::new(false)));
-    flush_generations(&context, keyspace, std::slice::from_ref(&generation))
+    flush_generations(&context, std::slice::from_ref(&generation))
 }
 
 fn by_id(keyspaces: &Keyspaces) -> BTreeMap<u32, &Arc<KeyspaceState>> {

@@ -13,6 +13,8 @@
 //!    at most once in all.
 //! 3. A scan of a store that was closed, or of a snapshot that expired, ends with that error and no other.
 //!
+//! Complexity: a new scan joins the range tombstones that overlap it, O(n log n); of each table's and memtable's fragment it
+//! takes the newest below its snapshot. It copies their keys.
 //! Concurrency: a scan owns counted references (I3); it is `Send + 'static` and blocks nobody.
 //! Origin: cLSM §3.2 (next operations filter versions), weakly consistent iterators.
 
@@ -22,7 +24,7 @@ use std::sync::Arc;
 use crossbeam_epoch as epoch;
 
 use crate::error::{Error, Result};
-use crate::iter::{Cursor, Merge, Tombstones};
+use crate::iter::{Cursor, Horizons, Merge, Tombstones};
 use crate::key::{ComparatorRef, Kind, Lsn};
 use crate::version::Levels;
 
@@ -67,6 +69,7 @@ pub struct Scan {
     comparator: ComparatorRef,
     generations: Vec<Arc<Generation>>,
     levels: Arc<Levels>,
+    /// Of each key the newest that the snapshot sees.
     tombstones: Tombstones,
     bounds: Bounds,
     front: Option<Side>,
@@ -91,12 +94,12 @@ impl Scan {
         // After the load: a dropped keyspace is found empty.
         keyspace.check_open()?;
         let comparator = keyspace.options.comparator.clone();
-        let mut ranges = Vec::new();
+        let within = (key_of(&bounds.0), key_of(&bounds.1));
+        let at = Horizons::at(snapshot.lsn);
+        let mut tombstones = levels.tombstones(&*comparator, within.0, within.1)?;
         for generation in generations.iter().filter(|g| g.memtable.has_tombstones()) {
-            ranges.extend(generation.memtable.tombstones(snapshot.lsn).iter());
+            tombstones.extend(generation.memtable.tombstones(&at));
         }
-        let (start, end) = (key_of(&bounds.0), key_of(&bounds.1));
-        ranges.extend(levels.tombstones(&*comparator, start, end)?.iter().filter(|t| t.lsn < snapshot.lsn));
         let ended = match (&bounds.0, &bounds.1) {
             (Bound::Included(s), Bound::Included(e)) => comparator.compare(s, e).is_gt(),
             (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
@@ -105,7 +108,7 @@ impl Scan {
             }
         };
         Ok(Scan {
-            tombstones: Tombstones::build(&*comparator, ranges),
+            tombstones: Tombstones::join(&*comparator, &tombstones, &at, within),
             snapshot,
             comparator,
             generations,

@@ -27,6 +27,8 @@
 //! Origin: cLSM §3.1-§3.3; the deviations are in docs/papers/clsm.md. Tests: tests/linearizability.rs,
 //! tests/frozen.rs, `commit::loom_tests`.
 
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crossbeam_epoch as epoch;
@@ -35,6 +37,7 @@ use crate::commit::InFlight;
 use crate::error::{Error, Result};
 use crate::key::{KEY_BYTES_MAX, Kind, Lsn, VALUE_BYTES_MAX};
 use crate::log::{EntryParts, RecordParts};
+use crate::memory::ReservedRanges;
 use crate::options::{Durability, WriteOptions};
 use crate::sync::failpoint;
 
@@ -43,6 +46,7 @@ use super::keyspace::KeyspaceState;
 use super::lookup::lookup;
 use super::slice::Slice;
 use super::store::Store;
+use super::superversion::Generation;
 
 /// Checks a key and a value against their limits.
 pub(crate) fn check_entry(key: &[u8], value: &[u8]) -> Result<()> {
@@ -237,10 +241,11 @@ pub(crate) fn commit_batch(store: &Store, operations: &[Operation], options: Wri
     let units = if logged { record.units() } else { 1 };
     let room = store.log()?.ensure_room(units)?;
 
-    let held = if operations.iter().any(|o| o.kind == Kind::RangeDelete) {
-        store.stripes.lock_all()
-    } else {
+    let mut ranges = reserve_ranges(operations);
+    let held = if ranges.is_empty() {
         store.stripes.lock_many(operations.iter().map(|o| o.keyspace.hasher.hash(&o.key)))
+    } else {
+        store.stripes.lock_all()
     };
     failpoint::hit("batch::locked");
     // Not before: who waits for locks keeps nothing from being freed.
@@ -250,12 +255,17 @@ pub(crate) fn commit_batch(store: &Store, operations: &[Operation], options: Wri
     drop(room);
     copy_to_log(store, logged, &batch, &record)?;
     let (lsn, slot) = (batch.lsn(), Some(batch.slot_index()));
+    let mut grown: Vec<Arc<Generation>> = Vec::new();
     for operation in operations {
         let generation = operation.keyspace.current.load(&guard).generation_of(lsn);
         store.note_growth(&operation.keyspace, generation);
         let memtable = &generation.memtable;
         if operation.kind == Kind::RangeDelete {
-            memtable.publish_range_tombstone(&operation.key, &operation.value, lsn, slot);
+            // All ranges of a keyspace with its first.
+            if let Some(ranges) = ranges.remove(&operation.keyspace.id.0) {
+                memtable.publish_ranges(ranges, lsn, slot);
+                grown.push(Arc::clone(generation));
+            }
         } else {
             let node = memtable.reserve(&operation.key, operation.kind, &operation.value);
             memtable.publish(node, lsn, slot);
@@ -266,7 +276,30 @@ pub(crate) fn commit_batch(store: &Store, operations: &[Operation], options: Wri
     let end = batch.end();
     batch.commit();
     drop(held);
+    drop(guard);
+    let slots = store.sequencer.slots();
+    for generation in grown {
+        generation.memtable.join_ranges(|slot, lsn| !slots.is_in_flight(slot, lsn));
+    }
     store.acknowledge(end, durability)
+}
+
+/// Cuts what a batch deletes of each keyspace, by its number.
+fn reserve_ranges(operations: &[Operation]) -> HashMap<u32, ReservedRanges> {
+    let mut ranges: HashMap<u32, (&KeyspaceState, Vec<(&[u8], &[u8])>)> = HashMap::new();
+    for operation in operations.iter().filter(|o| o.kind == Kind::RangeDelete) {
+        let of_keyspace = ranges.entry(operation.keyspace.id.0);
+        let (_, list) = of_keyspace.or_insert_with(|| (&operation.keyspace, Vec::new()));
+        list.push((&operation.key, &operation.value));
+    }
+    let guard = epoch::pin();
+    ranges
+        .into_iter()
+        .map(|(id, (keyspace, list))| {
+            let memtable = &keyspace.current.load(&guard).active().memtable;
+            (id, memtable.reserve_ranges(&list))
+        })
+        .collect()
 }
 
 /// The outcome of a compare-and-swap.

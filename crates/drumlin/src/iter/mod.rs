@@ -12,9 +12,11 @@
 //!
 //! Concurrency: a cursor belongs to one thread at a time and is `Send`.
 
+pub mod horizons;
 pub mod merge;
 pub mod tombstones;
 
+pub use horizons::Horizons;
 pub use merge::Merge;
 pub use tombstones::{RangeTombstone, Tombstones};
 

@@ -203,7 +203,7 @@ impl Sim {
             all.ranges.extend(input.ranges);
         }
         all.order();
-        let tombstones = Tombstones::build(&Bytewise, all.ranges);
+        let tombstones = [Arc::new(Tombstones::of_all(&Bytewise, &all.ranges))];
         let snapshots = snapshots.iter().map(|&s| Lsn(s)).collect();
         let rules = Retention::new(self.options.comparator.clone(), snapshots, &tombstones, deeper);
         let mut outputs: Vec<Content> = Vec::new();
@@ -219,14 +219,14 @@ impl Sim {
                 continue;
             }
             if current.points.len() >= table_entries && fresh {
-                current.ranges = rules.tombstones(cut.as_deref(), Some(&key)).iter().collect();
+                current.ranges = owned(&rules.tombstones(cut.as_deref(), Some(&key)));
                 outputs.push(std::mem::take(&mut current));
                 cut = Some(key.clone());
             }
             fresh = false;
             current.points.push((key, lsn, is_put));
         }
-        current.ranges = rules.tombstones(cut.as_deref(), None).iter().collect();
+        current.ranges = owned(&rules.tombstones(cut.as_deref(), None));
         if !current.points.is_empty() || !current.ranges.is_empty() {
             outputs.push(current);
         }
@@ -580,4 +580,8 @@ fn a_plan_prints_what_it_does() {
     }
     let plan = pick(&sim.levels, &sim.options, &sim.running, Lsn::MAX).unwrap();
     assert_eq!(plan.to_string(), "merge L0{3 2 1} -> L1, 3000 bytes, bottom (3 tables at level 0)");
+}
+
+fn owned(tombstones: &Tombstones) -> Vec<RangeTombstone> {
+    tombstones.iter().map(RangeTombstone::owned).collect()
 }

@@ -22,12 +22,13 @@
 use std::sync::Arc;
 
 use crate::budget::Account;
-use crate::iter::{RangeTombstone, Tombstones};
+use crate::iter::{Horizons, Tombstones};
 use crate::key::{ComparatorRef, Kind, Lsn};
 
 use super::cursor::MemCursor;
 use super::node::NO_BATCH;
 use super::skiplist::{Place, Reserved, SkipList};
+use super::tombstone_run::ReservedRanges;
 use super::tombstone_set::TombstoneSet;
 
 /// A sorted, concurrent map of versions. It only grows; memory goes back when it is dropped.
@@ -109,15 +110,32 @@ impl MemTable {
         version.max(self.newest_covering(key, Lsn::MAX, |_, _| true))
     }
 
-    /// Makes every version in [start, end) with a smaller LSN absent. `batch` as in
-    /// [`MemTable::publish`]. Callers that come at once take turns. Amortized O(log² n).
+    /// Cuts the ranges [start, end) of one write in this keyspace, before its locks are taken; all that is slow about their
+    /// deletion happens here. They may be published in another memtable of the keyspace. O(n log n).
+    pub fn reserve_ranges(&self, ranges: &[(&[u8], &[u8])]) -> ReservedRanges {
+        self.ranges.reserve(&**self.list.comparator(), ranges)
+    }
+
+    /// Makes every version in reserved ranges with a smaller LSN absent. `batch` as in [`MemTable::publish`]. O(ranges + log
+    /// n). [`MemTable::join_ranges`] is to follow when the locks are free.
+    pub fn publish_ranges(&self, ranges: ReservedRanges, lsn: Lsn, batch: Option<u32>) {
+        self.ranges.publish(ranges, lsn, batch);
+    }
+
+    /// Puts range tombstones of committed writes in order, so that gets need not ask each. Nobody waits for it. O(n), but
+    /// amortized O(log n) for each range published.
+    pub fn join_ranges(&self, committed: impl Fn(u32, Lsn) -> bool) {
+        self.ranges.join(&**self.list.comparator(), committed);
+    }
+
+    /// All of it for one range, where no locks are held.
     pub fn publish_range_tombstone(&self, start: &[u8], end: &[u8], lsn: Lsn, batch: Option<u32>) {
-        let tombstone = RangeTombstone { start: start.to_vec(), end: end.to_vec(), lsn };
-        self.ranges.add(&**self.list.comparator(), tombstone, batch);
+        self.publish_ranges(self.reserve_ranges(&[(start, end)]), lsn, batch);
+        self.join_ranges(|_, _| false);
     }
 
     /// The newest committed range tombstone with LSN < `at` that covers `key`. One load while there
-    /// are none; O(log² n).
+    /// are none; O(log n) mostly, see `tombstone_set`.
     #[inline]
     pub fn newest_covering(&self, key: &[u8], at: Lsn, committed: impl Fn(u32, Lsn) -> bool) -> Option<Lsn> {
         if self.ranges.is_empty() {
@@ -126,9 +144,10 @@ impl MemTable {
         self.ranges.newest_covering(&**self.list.comparator(), key, at, committed)
     }
 
-    /// The range tombstones with LSN < `at`, committed or not. O(n log n).
-    pub fn tombstones(&self, at: Lsn) -> Tombstones {
-        self.ranges.below(&**self.list.comparator(), at)
+    /// Sets that together hold the newest range tombstone of every key and horizon, committed or not; they may hold more.
+    /// Shared, not copied.
+    pub fn tombstones(&self, horizons: &Horizons) -> Vec<Arc<Tombstones>> {
+        self.ranges.sets(horizons)
     }
 
     /// True if there is a range tombstone. One load.

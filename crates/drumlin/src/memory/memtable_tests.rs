@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::iter::Cursor;
+use crate::iter::{Cursor, Horizons};
 use crate::key::{KEY_BYTES_MAX, Kind, Lsn, bytewise};
 
 use super::MemTable;
@@ -88,7 +88,11 @@ fn range_tombstones_cover_their_keys_only() {
     assert_eq!(table.newest_lsn(b"b"), Some(Lsn(20)));
     assert_eq!(table.newest_lsn(b"c"), Some(Lsn(40)), "uncommitted tombstones count");
     assert_eq!(table.newest_lsn(b"e"), None);
-    assert_eq!(table.tombstones(Lsn(40)).iter().count(), 1);
+    assert_eq!(table.tombstones(&Horizons::at(Lsn(40))).len(), 1, "one run is below, one above");
+    assert_eq!(table.tombstones(&Horizons::at(Lsn::MAX)).len(), 2);
+    table.join_ranges(ALL_COMMITTED);
+    assert_eq!(table.tombstones(&Horizons::at(Lsn::MAX)).len(), 1);
+    assert_eq!(covering(b"c", 40, ALL_COMMITTED), Some(20));
     let only = self::table();
     only.publish_range_tombstone(b"b", b"d", Lsn(1), None);
     assert!(!only.is_empty(), "a memtable with a tombstone must be flushed");

@@ -4,9 +4,10 @@
 //!
 //! The nouns, each in its file:
 //! - [`MemTable`] (`memtable`): what `db` sees. Versions and range tombstones of one generation.
-//! - `SkipList` (`skiplist`): the ordered list; [`Reserved`] nodes become versions when published.
-//! - [`MemCursor`] (`cursor`): a walk in internal order, both ways.
-//! - `TombstoneSet` (`tombstone_set`): the range tombstones, under an epoch.
+//! - `SkipList` (`skiplist`): the ordered list; `Reserved` nodes become versions when published.
+//! - `MemCursor` (`cursor`): a walk in internal order, both ways.
+//! - `TombstoneSet` (`tombstone_set`): the range tombstones, under an epoch; a sequence of `Run`s (`tombstone_run`).
+//!   [`ReservedRanges`] become one when published.
 //! - `Nodes` (`node`): the layout of a node in memory.
 //! - `Arena` (`arena`): where nodes live; 32-bit addresses, no allocation per node.
 //! - `local`: what a thread keeps for itself.
@@ -25,6 +26,7 @@ mod loom_shadow;
 mod memtable;
 mod node;
 mod skiplist;
+mod tombstone_run;
 mod tombstone_set;
 
 #[cfg(all(test, loom))]
@@ -35,3 +37,4 @@ mod memtable_tests;
 mod skiplist_tests;
 
 pub use memtable::MemTable;
+pub use tombstone_run::ReservedRanges;

@@ -4,7 +4,7 @@
 //! `start length varint | start | end length varint | end | lsn varint`.
 //! Tests: below and `table/tests/`.
 
-use crate::iter::{RangeTombstone, Tombstones};
+use crate::iter::Tombstones;
 use crate::key::{Comparator, Lsn};
 use crate::table::block::Malformed;
 use crate::table::varint::{get_bytes, get_varint, put_bytes, put_varint};
@@ -14,14 +14,14 @@ pub(super) fn encode(tombstones: &Tombstones) -> Vec<u8> {
     let mut out = Vec::new();
     put_varint(&mut out, tombstones.len() as u64);
     for tombstone in tombstones.iter() {
-        put_bytes(&mut out, &tombstone.start);
-        put_bytes(&mut out, &tombstone.end);
+        put_bytes(&mut out, tombstone.start);
+        put_bytes(&mut out, tombstone.end);
         put_varint(&mut out, tombstone.lsn.0);
     }
     out
 }
 
-/// Reads a set; `version` replaces every LSN if given.
+/// Reads a set; `version` replaces every LSN if given. O(bytes).
 pub(super) fn decode(
     bytes: &[u8],
     comparator: &dyn Comparator,
@@ -29,22 +29,49 @@ pub(super) fn decode(
 ) -> Result<Tombstones, Malformed> {
     let mut at = 0;
     let count = get_varint(bytes, &mut at).ok_or(Malformed)?;
-    let mut all = Vec::new();
+    let mut set = Tombstones::EMPTY;
+    // The fragment being read; it is whole when the next one begins.
+    let mut open: Option<(&[u8], &[u8])> = None;
+    let mut lsns: Vec<Lsn> = Vec::new();
     for _ in 0..count {
-        let start = get_bytes(bytes, &mut at).ok_or(Malformed)?.to_vec();
-        let end = get_bytes(bytes, &mut at).ok_or(Malformed)?.to_vec();
+        let start = get_bytes(bytes, &mut at).ok_or(Malformed)?;
+        let end = get_bytes(bytes, &mut at).ok_or(Malformed)?;
         let lsn = Lsn(get_varint(bytes, &mut at).ok_or(Malformed)?);
-        all.push(RangeTombstone { start, end, lsn: version.unwrap_or(lsn) });
+        if open == Some((start, end)) {
+            if lsns.last().is_some_and(|&newer| newer <= lsn) {
+                return Err(Malformed);
+            }
+        } else {
+            let follows = open.is_none_or(|(_, before)| comparator.compare(before, start).is_le());
+            if !follows || comparator.compare(start, end).is_ge() {
+                return Err(Malformed);
+            }
+            push(&mut set, open, &lsns, version);
+            open = Some((start, end));
+            lsns.clear();
+        }
+        lsns.push(lsn);
     }
-    let set = Tombstones::build(comparator, all);
+    push(&mut set, open, &lsns, version);
+    set.shrink();
     // Given one version, fragments may merge; as written, each must be one of the set.
     let whole = at == bytes.len() && (version.is_some() || set.len() as u64 == count);
     if whole { Ok(set) } else { Err(Malformed) }
 }
 
+fn push(set: &mut Tombstones, fragment: Option<(&[u8], &[u8])>, lsns: &[Lsn], version: Option<Lsn>) {
+    if let Some((start, end)) = fragment {
+        match &version {
+            Some(version) => set.push(start, end, std::slice::from_ref(version)),
+            None => set.push(start, end, lsns),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::iter::RangeTombstone;
     use crate::key::Bytewise;
 
     #[test]
@@ -55,7 +82,7 @@ mod tests {
             lsn: Lsn(lsn),
         };
         let all = vec![tombstone("a", "k", 5), tombstone("c", "d", 700), tombstone("x", "y", 1 << 40)];
-        let set = Tombstones::build(&Bytewise, all);
+        let set = Tombstones::of_all(&Bytewise, &all);
         let bytes = encode(&set);
         assert_eq!(decode(&bytes, &Bytewise, None), Ok(set.clone()));
         for length in 0..bytes.len() {

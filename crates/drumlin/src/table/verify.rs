@@ -362,11 +362,11 @@ impl Check<'_> {
         let stored_lsns = meta.global_version.is_none();
         for (n, tombstone) in tombstones.iter().enumerate() {
             let alone = n == 0 && !had_entries;
-            if alone || comparator.compare(&tombstone.start, &seen.smallest).is_lt() {
-                seen.smallest.clone_from(&tombstone.start);
+            if alone || comparator.compare(tombstone.start, &seen.smallest).is_lt() {
+                seen.smallest = tombstone.start.to_vec();
             }
-            if alone || comparator.compare(&tombstone.end, &seen.largest).is_gt() {
-                seen.largest.clone_from(&tombstone.end);
+            if alone || comparator.compare(tombstone.end, &seen.largest).is_gt() {
+                seen.largest = tombstone.end.to_vec();
                 seen.largest_exclusive = true;
             }
             seen.range_tombstones += 1;

@@ -317,12 +317,12 @@ impl TableWriter {
         contents.range_tombstones = self.tombstones.len() as u64;
         let mut first = true;
         for tombstone in self.tombstones.iter() {
-            let is_smallest = comparator.compare(&tombstone.start, &contents.smallest).is_lt();
+            let is_smallest = comparator.compare(tombstone.start, &contents.smallest).is_lt();
             if first && (!had_entries || is_smallest) {
-                contents.smallest.clone_from(&tombstone.start);
+                contents.smallest = tombstone.start.to_vec();
             }
-            if (first && !had_entries) || comparator.compare(&tombstone.end, &contents.largest).is_gt() {
-                contents.largest.clone_from(&tombstone.end);
+            if (first && !had_entries) || comparator.compare(tombstone.end, &contents.largest).is_gt() {
+                contents.largest = tombstone.end.to_vec();
                 contents.largest_exclusive = true;
             }
             contents.min_lsn = contents.min_lsn.min(tombstone.lsn);

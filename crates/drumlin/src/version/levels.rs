@@ -201,20 +201,17 @@ impl Levels {
         Ok(bytes)
     }
 
-    /// The range tombstones of the tables that overlap [start, end]; `None` is unbounded.
+    /// The range tombstones of the tables that overlap [start, end], a set per table; `None` is unbounded.
     pub fn tombstones(
         &self,
         comparator: &dyn Comparator,
         start: Option<&[u8]>,
         end: Option<&[u8]>,
-    ) -> Result<Tombstones> {
-        let mut all = Vec::new();
-        for table in self.tables() {
-            if table.meta().range_tombstones > 0 && table.meta().overlaps(comparator, start, end, true) {
-                all.extend(table.tombstones()?.iter());
-            }
-        }
-        Ok(Tombstones::build(comparator, all))
+    ) -> Result<Vec<Arc<Tombstones>>> {
+        self.tables()
+            .filter(|t| t.meta().range_tombstones > 0 && t.meta().overlaps(comparator, start, end, true))
+            .map(|table| table.tombstones())
+            .collect()
     }
 
     /// The levels after an edit: without `removed`, with `added`.

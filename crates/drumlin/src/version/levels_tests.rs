@@ -8,7 +8,7 @@ use super::*;
 use crate::cache::BlockCache;
 use crate::dice::Dice;
 use crate::env::{Fault, FaultyFs, FileSystem, MemFs, Operation};
-use crate::iter::{Cursor, Merge, RangeTombstone, Tombstones};
+use crate::iter::{Cursor, Horizons, Merge, RangeTombstone, Tombstones};
 use crate::key::{Bytewise, KeyHasher, Kind, Lsn, bytewise, compare_versions};
 use crate::options::KeyspaceOptions;
 use crate::table::{
@@ -50,7 +50,7 @@ impl Maker {
         for (key, lsn, kind, value) in &rows {
             writer.add(key, *lsn, *kind, value).unwrap();
         }
-        writer.set_tombstones(Tombstones::build(&Bytewise, tombstones.to_vec()));
+        writer.set_tombstones(Tombstones::of_all(&Bytewise, tombstones));
         let meta = writer.finish().unwrap();
         self.fs.rename(&path, &Path::new(DIR).join(file_name(id, meta.content_hash))).unwrap();
         TableHandle::new(&self.shelf, PathBuf::from(DIR), meta, options)
@@ -103,10 +103,11 @@ fn random_store(seed: u64) -> Store {
             let (start, end) = (key(pair[0]), key(pair[1]));
             let within = |k: &Vec<u8>| start <= *k && *k < end;
             let part: Vec<Row> = rows.iter().filter(|r| in_time(r.1) && within(&r.0)).cloned().collect();
-            let all = tombstones.iter().filter(|t: &&RangeTombstone| in_time(t.lsn)).cloned().collect();
-            let clipped: Vec<_> = Tombstones::build(&Bytewise, all)
+            let all: Vec<_> = tombstones.iter().filter(|t| in_time(t.lsn)).cloned().collect();
+            let clipped: Vec<_> = Tombstones::of_all(&Bytewise, &all)
                 .clipped(&Bytewise, Some(&start), Some(&end))
                 .iter()
+                .map(RangeTombstone::owned)
                 .collect();
             if !part.is_empty() || !clipped.is_empty() {
                 levels[level].push(maker.table(part, &clipped));
@@ -246,7 +247,8 @@ fn tombstones_of_a_range_hide_what_they_should() {
         let mut dice = Dice(seed);
         let (start, end) = (key(dice.below(KEYS)), key(dice.below(KEYS)));
         for (start, end) in [(None, None), (Some(start.as_slice()), Some(end.as_slice()))] {
-            let found = store.levels.tombstones(&Bytewise, start, end).unwrap();
+            let sets = store.levels.tombstones(&Bytewise, start, end).unwrap();
+            let found = Tombstones::join(&Bytewise, &sets, &Horizons::at(Lsn::MAX), (start, end));
             for n in 0..KEYS {
                 let key = key(n);
                 if start.is_some_and(|s| key.as_slice() < s) || end.is_some_and(|e| key.as_slice() > e) {

@@ -23,7 +23,7 @@ use crossbeam_epoch as epoch;
 
 use crate::compaction::{CompactionOutcome, JobContext, run_compaction, run_flush};
 use crate::error::{Error, Result};
-use crate::iter::{Cursor, Tombstones};
+use crate::iter::{Cursor, Horizons};
 use crate::key::Lsn;
 use crate::layout::CompactionPlan;
 use crate::table::TableOptions;
@@ -61,7 +61,7 @@ impl Background {
         store.sequencer.wait_completed(end)?;
         store.sync_log(end)?;
         let context = self.context(store, keyspace);
-        let outcome = flush_generations(&context, keyspace, &generations)?;
+        let outcome = flush_generations(&context, &generations)?;
         let bytes = outcome.written_bytes;
         self.install(store, keyspace, outcome, Some(end))?;
         self.counters.flushes.fetch_add(1, Ordering::Relaxed);
@@ -159,14 +159,13 @@ pub(crate) fn apply(levels: &Levels, keyspace: &KeyspaceState, outcome: &Compact
 /// Writes frozen generations to level 0.
 pub(crate) fn flush_generations(
     context: &JobContext,
-    keyspace: &KeyspaceState,
     generations: &[Arc<Generation>],
 ) -> Result<CompactionOutcome> {
     let cursors: Vec<Box<dyn Cursor>> =
         generations.iter().map(|g| Box::new(g.memtable.cursor()) as Box<dyn Cursor>).collect();
-    let ranges =
-        generations.iter().flat_map(|g| g.memtable.tombstones(Lsn::MAX).iter().collect::<Vec<_>>()).collect();
-    run_flush(cursors, &Tombstones::build(&*keyspace.options.comparator, ranges), context)
+    let horizons = Horizons::of_snapshots(context.snapshots.clone());
+    let tombstones: Vec<_> = generations.iter().flat_map(|g| g.memtable.tombstones(&horizons)).collect();
+    run_flush(cursors, &tombstones, context)
 }
 
 /// The manifest's words for an outcome.

@@ -14,7 +14,7 @@ fn table(options: &TableOptions) -> (Arc<MemFs>, TableMeta, Vec<Row>, Tombstones
         (0..60).map(|n| row(&format!("key{n:03}"), 10 + n, Some("value value"))).collect();
     rows.extend((0..20).map(|n| row("many", 90 - n, (n % 3 != 0).then_some("version"))));
     let tombstone = RangeTombstone { start: b"key".to_vec(), end: b"kez".to_vec(), lsn: Lsn(5) };
-    let set = Tombstones::build(&*bytewise(), vec![tombstone]);
+    let set = Tombstones::of_all(&*bytewise(), &[tombstone]);
     let fs = fs();
     let meta = write(&fs, 1, options, &rows, set.clone()).expect("writes");
     (fs, meta, rows, set)

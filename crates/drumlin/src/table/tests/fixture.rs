@@ -30,7 +30,7 @@ fn fixture_tombstones() -> Tombstones {
     let tombstone =
         |start: &str, end: &str, lsn| RangeTombstone { start: start.into(), end: end.into(), lsn: Lsn(lsn) };
     let all = vec![tombstone("fixture/0010", "fixture/0020", 900), tombstone("fixture/0015", "zz", 1100)];
-    Tombstones::build(&*bytewise(), all)
+    Tombstones::of_all(&*bytewise(), &all)
 }
 
 fn fixture_meta(compression: Compression) -> TableMeta {

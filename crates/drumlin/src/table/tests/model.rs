@@ -295,7 +295,7 @@ fn tombstones_come_back_and_widen_the_bounds() {
     ] {
         for rows in [&rows[..], &[]] {
             let all = vec![tombstone(range.0, range.1, 5), tombstone(range.0, range.1, 90)];
-            let set = Tombstones::build(&*bytewise(), all);
+            let set = Tombstones::of_all(&*bytewise(), &all);
             let fs = fs();
             let meta = write(&fs, 1, &options(), rows, set.clone()).expect("writes");
             assert_eq!(meta.range_tombstones, 2);
@@ -321,9 +321,9 @@ fn tombstones_come_back_and_widen_the_bounds() {
 #[test]
 fn under_a_global_version_every_entry_reads_as_that_one() {
     let rows: Vec<Row> = (0..300).map(|n| row(&format!("k{n:03}"), 497 + n % 7, Some("v"))).collect();
-    let set = Tombstones::build(
+    let set = Tombstones::of_all(
         &*bytewise(),
-        vec![RangeTombstone { start: b"x".to_vec(), end: b"y".to_vec(), lsn: Lsn(3) }],
+        &[RangeTombstone { start: b"x".to_vec(), end: b"y".to_vec(), lsn: Lsn(3) }],
     );
     let fs = fs();
     let written = write(&fs, 1, &options(), &rows, set).expect("writes");
