@@ -1,4 +1,4 @@
-//! Tables that nobody needs go soon, and no thread that reads removes a file.
+//! Tables and memtables that nobody needs go soon, and no thread that reads frees one or removes a file.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a test is outside the engine")]
 
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use drumlin::env::{Env, FileSystem, MemFs, Operation};
-use drumlin::{Db, KeyspaceOptions, Options};
+use drumlin::{Db, KeyspaceOptions, Options, failpoint};
 
 const STORE: &str = "/store";
 
@@ -41,8 +41,20 @@ fn eventually(what: &str, mut is: impl FnMut() -> bool) {
     }
 }
 
+/// Names of the threads that come by a pause point.
+fn passers(point: &'static str) -> Arc<Mutex<Vec<String>>> {
+    let names = Arc::new(Mutex::new(Vec::new()));
+    let record = Arc::clone(&names);
+    failpoint::set(point, move || {
+        let name = std::thread::current().name().unwrap_or("nameless").to_string();
+        record.lock().expect("sound").push(name);
+    });
+    names
+}
+
 #[test]
-fn no_reader_removes_a_file_and_every_file_goes() {
+fn no_reader_frees_or_removes_anything_large_and_every_file_goes() {
+    let freed = [passers("memtable::dropped"), passers("table::dropped")];
     let fs = MemFs::new();
     let removed_by = Arc::new(Mutex::new(Vec::<String>::new()));
     let record = Arc::clone(&removed_by);
@@ -94,6 +106,13 @@ fn no_reader_removes_a_file_and_every_file_goes() {
     assert!(reads.load(Ordering::Relaxed) > 1000);
     let strangers: Vec<_> = removed_by.iter().filter(|name| !name.starts_with("drumlin-bg")).collect();
     assert!(strangers.is_empty(), "files removed by {strangers:?}");
+    for (what, freed) in ["memtables", "tables"].iter().zip(freed) {
+        // Other tests free theirs meanwhile, on threads with other names.
+        let freed = freed.lock().expect("sound");
+        let users = freed.iter().filter(|name| name.starts_with("reader-") || *name == "writer").count();
+        assert!(freed.len() > 5, "{} {what} went", freed.len());
+        assert_eq!(users, 0, "{what} freed by those who read and write, of {}", freed.len());
+    }
 }
 
 #[test]

@@ -64,6 +64,42 @@ fn a_flush_ends_when_its_keyspace_is_dropped() {
     db.close().unwrap();
 }
 
+/// Regression: the manifest was synced under the lock of the keyspaces, and whoever opens log segments takes that.
+#[test]
+fn making_a_keyspace_on_a_slow_device_stops_no_writer() {
+    let options = Options { memory_bytes: 8 << 20, segment_bytes: 64 << 10, ..Options::default() };
+    let db = Db::open_with(Env::with_fs(MemFs::new()), "/store", options).expect("open");
+    let keyspace = db.keyspace("k", Default::default()).unwrap();
+    let (slow, is_slow) = mpsc::channel();
+    let (go_on, goes_on) = mpsc::channel::<()>();
+    let goes_on = std::sync::Mutex::new(goes_on);
+    failpoint::set("manifest::append", move || {
+        if std::thread::current().name() == Some("maker") {
+            let _ = slow.send(());
+            let _ = goes_on.lock().unwrap().recv_timeout(Duration::from_secs(60));
+        }
+    });
+    let making = db.clone();
+    let maker = std::thread::Builder::new()
+        .name("maker".into())
+        .spawn(move || making.keyspace("new", Default::default()).map(|_| ()))
+        .unwrap();
+    is_slow.recv_timeout(Duration::from_secs(20)).expect("the manifest is changed");
+    let (done, written) = mpsc::channel();
+    let writer = keyspace.clone();
+    // Sixteen segments, but no memtable is full.
+    std::thread::spawn(move || {
+        done.send((0..1000).try_for_each(|n| writer.put(format!("k{n}"), vec![7; 1000])))
+    });
+    written.recv_timeout(Duration::from_secs(20)).expect("puts pass segments").expect("and are done");
+    assert_eq!(db.keyspaces(), ["k"], "it is not made yet");
+    drop(go_on);
+    maker.join().unwrap().unwrap();
+    failpoint::clear("manifest::append");
+    assert_eq!(db.keyspaces(), ["k", "new"]);
+    db.close().unwrap();
+}
+
 #[test]
 fn a_dropped_keyspace_of_the_same_name_begins_empty_now_and_after_reopening() {
     let fs = MemFs::new();

@@ -220,8 +220,7 @@ impl Shard {
         freed
     }
 
-    /// Unlinks every entry of `table`; the bytes freed. Leaves handing over to the next insert: this
-    /// runs inside the destructor of a table, and must not start other destructors.
+    /// Unlinks every entry of `table`; the bytes freed. Leaves handing over to the next insert.
     pub(super) fn evict_table(&self, table: u64, guard: &Guard) -> usize {
         let mut state = self.state.lock();
         let mut freed = 0;
@@ -275,7 +274,7 @@ fn second_chance(bucket: &[Atomic<Entry>; WAYS], hand: usize, guard: &Guard) -> 
 }
 
 /// Gives the mutex back and then, if there is enough, hands the garbage over. In this order: handing over
-/// runs whatever destructors are due, among them those of tables, which evict their blocks from this shard.
+/// runs whatever destructors are due, and who knows what they call.
 /// Test: a_destructor_run_by_the_cache_may_use_the_cache.
 fn hand_over(mut state: MutexGuard<'_, State>, guard: &Guard) {
     let due = state.is_garbage_due();

@@ -9,15 +9,16 @@
 //!
 //! Invariants:
 //! 1. A write is let in only while memtables hold less than their share; what is in flight then is all that can go beyond.
-//! 2. Memtables that readers hold after their flush (a scan that is not stepped) do not stop writers for ever: after a
-//!    while the cache gives way to them, up to once more the memtables' share. Beyond that writers wait: a thread that
-//!    stands still within a read or a write keeps all that is replaced meanwhile from being freed.
+//! 2. Memtables that scans hold after their flush do not stop writers for ever, since it may be a writer who does not step
+//!    them: after a while they count no longer, and the cache gives way to them. A thread that stands still within a get or
+//!    a write keeps all that is replaced meanwhile from being freed: of that, at most once more the memtables' share.
+//! 3. A flushed memtable goes where `sweep` is called, and by no reader: freeing one takes a while.
 //!
 //! Concurrency: sums and thresholds are Relaxed; they order nothing. A write loads two words that change once per block of
 //! an arena. Rules: docs/design/memory.md. Tests: tests/memory.rs.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::budget::Account;
@@ -29,6 +30,7 @@ use crate::sync::Mutex;
 use crate::table::Shelf;
 
 use super::pressure::DELAY_NS_MAX;
+use super::superversion::Generation;
 
 /// Writes are delayed from this part of the share on, in percent.
 const SHORT_PERCENT: usize = 75;
@@ -45,6 +47,8 @@ pub(crate) struct Memory {
     pub memtables: Arc<Account>,
     /// Bytes that they may take.
     pub memtable_share: usize,
+    /// Memtables that are flushed, until nobody else holds them.
+    retired: Mutex<Vec<Retired>>,
     /// Tables and the cache.
     pub shelf: Arc<Shelf>,
     /// Bytes of jobs' buffers.
@@ -56,6 +60,27 @@ pub(crate) struct Memory {
     window: Mutex<Window>,
     /// Bytes from which on a worker is to be told that memory is short; MAX once one was told.
     alarm_at: AtomicUsize,
+}
+
+/// A memtable that is flushed. Scans hold memtables only, so while its generation is there, it is the epoch's.
+struct Retired {
+    memtable: Arc<MemTable>,
+    generation: Weak<Generation>,
+}
+
+/// Bytes of flushed memtables that are not freed.
+pub(crate) struct Held {
+    /// By scans alone.
+    by_scans: usize,
+    /// By whoever keeps the epoch.
+    by_epoch: usize,
+}
+
+impl Held {
+    /// True if there are none.
+    pub fn is_nothing(&self) -> bool {
+        self.by_scans + self.by_epoch == 0
+    }
 }
 
 /// What readers held lately.
@@ -72,6 +97,7 @@ impl Memory {
         Memory {
             memtables: Arc::default(),
             memtable_share: 4 * eighth,
+            retired: Mutex::default(),
             shelf: Shelf::bounded(env.fs.clone(), 3 * eighth),
             jobs: Arc::default(),
             job_share: eighth,
@@ -84,6 +110,31 @@ impl Memory {
     /// An empty memtable on the account.
     pub fn memtable(&self, comparator: &ComparatorRef) -> MemTable {
         MemTable::charged(comparator.clone(), self.memtables.clone())
+    }
+
+    /// Takes in what was flushed.
+    pub fn retire(&self, flushed: &[Arc<Generation>]) {
+        self.retired.lock().extend(
+            flushed
+                .iter()
+                .map(|g| Retired { memtable: Arc::clone(&g.memtable), generation: Arc::downgrade(g) }),
+        );
+    }
+
+    /// Frees the retired memtables that nobody else holds (nobody can come to them any more); what the others hold.
+    /// O(retired).
+    pub fn sweep(&self) -> Held {
+        let mut retired = self.retired.lock();
+        let free: Vec<_> = retired.extract_if(.., |r| Arc::strong_count(&r.memtable) == 1).collect();
+        let mut held = Held { by_scans: 0, by_epoch: 0 };
+        for Retired { memtable, generation } in &*retired {
+            let by = if generation.strong_count() == 0 { &mut held.by_scans } else { &mut held.by_epoch };
+            *by += memtable.bytes();
+        }
+        // Freed behind the lock: it takes a while.
+        drop(retired);
+        drop(free);
+        held
     }
 
     /// Bytes that count against the memtables' share.
@@ -123,8 +174,9 @@ impl Memory {
         is_due && self.alarm_at.compare_exchange(at, usize::MAX, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// Readers hold `held` bytes of flushed memtables at `now`. What they held at every look for a while is lent to them.
-    pub fn lend(&self, held: usize, now: Duration) {
+    /// Flushed memtables are `held` at `now`. What was at every look for a while is lent to them.
+    pub fn lend(&self, held: &Held, now: Duration) {
+        let held = held.by_scans + held.by_epoch.min(self.memtable_share);
         // A worker has just looked: it need not look again before there is more.
         let more = if self.is_short() { self.used() + self.memtable_share / ALARM_PARTS } else { 0 };
         self.alarm_at.store(more, Ordering::Relaxed);
@@ -135,7 +187,7 @@ impl Memory {
         } else {
             let least = window.least;
             *window = Window { since: now, least: held };
-            least.min(self.memtable_share)
+            least
         };
         self.lent.store(lent, Ordering::Relaxed);
         drop(window);

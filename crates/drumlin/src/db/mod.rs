@@ -213,17 +213,17 @@ impl Db {
         options.validate()?;
         check_keyspace_name(name)?;
         let store = &self.store;
-        let mut keyspaces = loop {
-            let keyspaces = store.keyspaces.lock();
-            match keyspaces.get(name) {
-                None => break keyspaces,
+        let mut manifest = loop {
+            let manifest = store.manifest.lock();
+            match store.keyspaces.lock().get(name) {
+                None => break manifest,
                 Some(state) if !state.is_dropped() => {
                     return Ok(Keyspace { db: self.clone(), state: state.clone() });
                 }
                 Some(_) => {}
             }
             // It is being dropped: until that is done, or has failed.
-            drop(keyspaces);
+            drop(manifest);
             drop(store.dropping.lock());
         };
         let id = store.next_keyspace_id.load(Ordering::Relaxed);
@@ -233,11 +233,13 @@ impl Db {
         let edit = VersionEdit::new()
             .with(Change::CreateKeyspace { id, name: name.to_string(), options: encode_options(&options) })
             .with(Change::NextKeyspaceId(id.0 + 1));
-        open::append(store, &edit)?;
+        open::append_to(store, manifest.as_mut().ok_or(Error::Closed { what: "store" })?, &edit)?;
         let state = Arc::new(open::new_keyspace(store, id, name, options));
+        let mut keyspaces = store.keyspaces.lock();
         let mut next = (**keyspaces).clone();
         next.insert(name.to_string(), state.clone());
         *keyspaces = Arc::new(next);
+        drop((keyspaces, manifest));
         Ok(Keyspace { db: self.clone(), state })
     }
 
@@ -269,10 +271,11 @@ impl Db {
         dropped?;
         // A job that installs checks `dropped` under the manifest's lock, so no table comes after this.
         let manifest = store.manifest.lock();
-        state.current.replace(|now| {
+        let left = state.current.replace(|now| {
             now.levels.tables().for_each(TableHandle::mark_obsolete);
             Some(now.emptied(store.memory.memtable(&state.options.comparator)))
         });
+        store.memory.retire(&left);
         drop(manifest);
         // Its memory is free, and whoever waits for its flush waits in vain.
         store.measure_pressure();
@@ -280,15 +283,16 @@ impl Db {
         Ok(())
     }
 
-    /// Makes the drop of a keyspace that is marked durable, and before it everything that came before it. (Without the lock
-    /// of the keyspaces: the thread that opens log segments takes it, and writers and syncs may wait for a segment.)
+    /// Makes the drop of a keyspace that is marked durable, and before it everything that came before it.
     fn drop_durably(&self, state: &KeyspaceState) -> Result<()> {
         let store = &self.store;
         // Whoever looked before it was marked, and is writing.
         drop(store.stripes.lock_all());
         store.sync_log(store.sequencer.tail())?;
+        let mut manifest = store.manifest.lock();
+        let edit = VersionEdit::new().with(Change::DropKeyspace { id: state.id });
+        open::append_to(store, manifest.as_mut().ok_or(Error::Closed { what: "store" })?, &edit)?;
         let mut keyspaces = store.keyspaces.lock();
-        open::append(store, &VersionEdit::new().with(Change::DropKeyspace { id: state.id }))?;
         let mut next = (**keyspaces).clone();
         next.remove(&state.name);
         *keyspaces = Arc::new(next);

@@ -32,6 +32,7 @@ use crate::error::{Error, Result, Shortage};
 use crate::key::{KeyHasher, Lsn};
 use crate::log::{self, Log, LogOptions, Prior, Recovered, ScanOptions};
 use crate::options::{KeyspaceOptions, Options};
+use crate::sync::failpoint;
 use crate::table::{TableHandle, TableOptions};
 use crate::version::{self, Change, Identity, Levels, Manifest, ManifestInfo, StoreState, VersionEdit};
 
@@ -336,6 +337,7 @@ pub(crate) fn append(store: &Store, edit: &VersionEdit) -> Result<()> {
 /// nobody knows whether the edit counts poisons the store; after any other the edit does not count,
 /// durably, and can be tried again.
 pub(crate) fn append_to(store: &Store, manifest: &mut Manifest, edit: &VersionEdit) -> Result<()> {
+    failpoint::hit("manifest::append");
     let reaches = store.log.get().map_or(Lsn::ZERO, |log| log.durable());
     let appended = if reaches > manifest.state().log_reaches {
         manifest.append(&edit.clone().with(Change::LogReaches(reaches)))

@@ -26,12 +26,12 @@ use crossbeam_epoch as epoch;
 use crate::error::{Error, Result};
 use crate::iter::{Cursor, Horizons, Merge, Tombstones};
 use crate::key::{ComparatorRef, Kind, Lsn};
+use crate::memory::MemTable;
 use crate::version::Levels;
 
 use super::keyspace::KeyspaceState;
 use super::slice::Slice;
 use super::snapshot::Pinned;
-use super::superversion::Generation;
 
 pub(crate) type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
@@ -67,7 +67,7 @@ pub(crate) fn prefix_bounds(keyspace: &KeyspaceState, prefix: &[u8]) -> Result<B
 pub struct Scan {
     snapshot: Arc<Pinned>,
     comparator: ComparatorRef,
-    generations: Vec<Arc<Generation>>,
+    memtables: Vec<Arc<MemTable>>,
     levels: Arc<Levels>,
     /// Of each key the newest that the snapshot sees.
     tombstones: Tombstones,
@@ -86,10 +86,13 @@ struct Side {
 
 impl Scan {
     pub(crate) fn new(keyspace: &KeyspaceState, snapshot: Arc<Pinned>, bounds: Bounds) -> Result<Scan> {
-        let (generations, levels) = {
+        let (memtables, levels) = {
             let guard = epoch::pin();
             let superversion = keyspace.current.load(&guard);
-            (superversion.generations.clone(), superversion.levels.clone())
+            (
+                superversion.generations.iter().map(|g| g.memtable.clone()).collect::<Vec<_>>(),
+                superversion.levels.clone(),
+            )
         };
         // After the load: a dropped keyspace is found empty.
         keyspace.check_open()?;
@@ -97,8 +100,8 @@ impl Scan {
         let within = (key_of(&bounds.0), key_of(&bounds.1));
         let at = Horizons::at(snapshot.lsn);
         let mut tombstones = levels.tombstones(&*comparator, within.0, within.1)?;
-        for generation in generations.iter().filter(|g| g.memtable.has_tombstones()) {
-            tombstones.extend(generation.memtable.tombstones(&at));
+        for memtable in memtables.iter().filter(|memtable| memtable.has_tombstones()) {
+            tombstones.extend(memtable.tombstones(&at));
         }
         let ended = match (&bounds.0, &bounds.1) {
             (Bound::Included(s), Bound::Included(e)) => comparator.compare(s, e).is_gt(),
@@ -111,7 +114,7 @@ impl Scan {
             tombstones: Tombstones::join(&*comparator, &tombstones, &at, within),
             snapshot,
             comparator,
-            generations,
+            memtables,
             levels,
             bounds,
             front: None,
@@ -122,8 +125,8 @@ impl Scan {
 
     fn side(&self) -> Side {
         let mut children: Vec<Box<dyn Cursor>> = Vec::new();
-        for generation in &self.generations {
-            children.push(Box::new(generation.memtable.cursor()));
+        for memtable in &self.memtables {
+            children.push(Box::new(memtable.cursor()));
         }
         let (start, end) = (key_of(&self.bounds.0), key_of(&self.bounds.1));
         children.extend(self.levels.cursors(&self.comparator, start, end));

@@ -112,17 +112,6 @@ impl Store {
         self.log.get().ok_or(Error::ReadOnly { op: "a write" })
     }
 
-    /// Bytes in the memtables that are read, frozen ones included.
-    pub fn memtable_bytes(&self) -> usize {
-        let guard = crossbeam_epoch::pin();
-        let keyspaces = self.keyspaces.lock().clone();
-        keyspaces
-            .values()
-            .flat_map(|k| k.current.load(&guard).generations.iter())
-            .map(|g| g.memtable.bytes())
-            .sum()
-    }
-
     pub fn check_readable(&self) -> Result<()> {
         if self.closed.load(Ordering::Acquire) {
             return Err(Error::Closed { what: "store" });
@@ -197,12 +186,10 @@ impl Store {
             crossbeam_epoch::pin().flush();
         }
         let tables = self.memory.shelf.sweep();
-        // The account first: what is written meanwhile is not held by readers.
-        let charged = self.memory.memtables.bytes();
-        let held = charged.saturating_sub(self.memtable_bytes());
-        self.memory.lend(held, self.env.clock.now());
+        let held = self.memory.sweep();
+        self.memory.lend(&held, self.env.clock.now());
         self.background.wake_writers();
-        tables > 0 || held > 0
+        tables > 0 || !held.is_nothing()
     }
 
     /// The LSN below which no log is needed.

@@ -14,7 +14,9 @@
 //!   the generation is dropped from the list; both happen in one store here. A reader walks newest
 //!   to oldest and may meet a version twice, never miss one.
 //! - **I5 Reclaim.** A replaced superversion is freed past every epoch that could hold it; scans
-//!   hold its parts by counted references, so that they are `Send` and stop no reclamation.
+//!   hold its parts by counted references, so that they are `Send` and stop no reclamation. Whichever thread moves the
+//!   epoch on may free it, a get among them; so what is large in it is held elsewhere, too, and goes there: memtables by
+//!   `Memory`, tables by their graveyard.
 //!
 //! Concurrency: `current` is stored with Release under `change`, loaded with Acquire under an epoch.
 //! A writer loads it *after* it saw its log segment open; the turn at that segment's border is
@@ -134,18 +136,23 @@ impl Current {
         self.pointer.load(guard)
     }
 
-    /// Replaces it by what `next` makes of it; `None` leaves it. One change at a time.
-    pub fn replace(&self, next: impl FnOnce(&SuperVersion) -> Option<SuperVersion>) {
+    /// Replaces it by what `next` makes of it; `None` leaves it. One change at a time. The generations that it lists no
+    /// more: readers may still be at them.
+    #[must_use = "dropped, the memtables go wherever the last reader lets go"]
+    pub fn replace(&self, next: impl FnOnce(&SuperVersion) -> Option<SuperVersion>) -> Vec<Arc<Generation>> {
         let _change = self.change.lock();
         let guard = epoch::pin();
-        if let Some(next) = next(self.load(&guard)) {
-            self.pointer.replace(next, &guard);
-        }
+        let now = self.load(&guard);
+        let Some(next) = next(now) else { return Vec::new() };
+        let stays = |g: &&Arc<Generation>| next.generations.iter().any(|kept| Arc::ptr_eq(g, kept));
+        let left = now.generations.iter().filter(|g| !stays(g)).cloned().collect();
+        self.pointer.replace(next, &guard);
+        left
     }
 
     /// Starts a new generation at `border`, where a log segment not yet open begins.
     pub fn turn(&self, border: Lsn, memtable: impl FnOnce() -> MemTable) {
-        self.replace(|now| {
+        let left = self.replace(|now| {
             debug_assert!(now.active().start < border);
             let mut generations = Vec::with_capacity(now.generations.len() + 1);
             generations.push(Generation::new(border, memtable()));
@@ -153,6 +160,7 @@ impl Current {
             now.active().end.store(border.0, Ordering::Release);
             Some(SuperVersion { generations, levels: now.levels.clone(), flushed_to: now.flushed_to })
         });
+        debug_assert!(left.is_empty());
     }
 }
 
@@ -199,13 +207,14 @@ mod tests {
         let reader = epoch::pin();
         let seen = current.load(&reader);
         let levels = Arc::downgrade(&seen.levels);
-        current.replace(|now| {
+        let left = current.replace(|now| {
             Some(SuperVersion {
                 generations: now.generations.clone(),
                 levels: Arc::new(Levels::new(&*bytewise(), Vec::new())),
                 flushed_to: now.flushed_to,
             })
         });
+        assert!(left.is_empty(), "the generation is still listed");
         let collect = || std::thread::spawn(|| (0..500).for_each(|_| epoch::pin().flush())).join();
         collect().expect("no panic");
         assert_eq!(levels.strong_count(), 1, "a guard is pinned that loaded it");

@@ -24,6 +24,7 @@ use std::sync::Arc;
 use crate::budget::Account;
 use crate::iter::{Horizons, Tombstones};
 use crate::key::{ComparatorRef, Kind, Lsn};
+use crate::sync::failpoint;
 
 use super::cursor::MemCursor;
 use super::node::NO_BATCH;
@@ -175,6 +176,12 @@ impl MemTable {
     /// True if it holds neither versions nor range tombstones.
     pub fn is_empty(&self) -> bool {
         self.list.first().is_none() && self.ranges.is_empty()
+    }
+}
+
+impl Drop for MemTable {
+    fn drop(&mut self) {
+        failpoint::hit("memtable::dropped");
     }
 }
 

@@ -9,8 +9,7 @@
 //!    bits that are clear and the thread's counters.
 //! 3. No file is read while the epoch is pinned by this module, nor by those who call it: what a device may hold up would
 //!    keep everything that is replaced meanwhile in memory.
-//! 4. The file of an obsolete table is removed after the last handle has gone, and not by who lets go of it: dropping
-//!    a handle frees memory and does nothing else. See `graveyard`.
+//! 4. An obsolete table, and its file, go where the graveyard is swept, after its last reader has gone. See `graveyard`.
 //!
 //! Concurrency: the resident parts hang on an [`EpochArc`]; opening is serialized by a mutex that
 //! nothing else is taken under (but what the file system takes). Tests: `table/tests/`.
@@ -25,11 +24,10 @@ use crossbeam_epoch::Guard;
 use crate::error::{Error, Result};
 use crate::iter::{Cursor, Tombstones};
 use crate::key::{Kind, Lsn};
-use crate::sync::Mutex;
+use crate::sync::{Mutex, failpoint};
 use crate::table::block::{Block, Order};
 use crate::table::cursor::{CursorOptions, TableCursor};
 use crate::table::epoch_arc::EpochArc;
-use crate::table::graveyard::Grave;
 use crate::table::index::{Index, Place};
 use crate::table::resident::{Parts, Resident};
 use crate::table::{Shelf, TableCheck, TableMeta, TableOptions, Version, file_name, verify};
@@ -317,8 +315,7 @@ impl TableHandle {
     /// The file is to be removed once the last handle has gone: by [`Shelf::sweep`].
     pub fn mark_obsolete(self: &Arc<Self>) {
         if !self.obsolete.swap(true, Ordering::Relaxed) {
-            let grave = Grave { table: Arc::downgrade(self), id: self.meta.id, path: self.path.clone() };
-            self.shelf.graveyard.add(grave);
+            self.shelf.graveyard.add(Arc::clone(self));
         }
     }
 
@@ -386,6 +383,12 @@ pub(super) fn known_kind(kind: u8, resident: &Resident, place: Place) -> Result<
             let why = format!("the block at byte {} holds entries of unknown kind {kind}", place.offset);
             Err(Error::Unsupported { path: resident.origin(place).path.to_path_buf(), why })
         }
+    }
+}
+
+impl Drop for TableHandle {
+    fn drop(&mut self) {
+        failpoint::hit("table::dropped");
     }
 }
 

@@ -13,7 +13,7 @@ use std::sync::{Arc, Weak};
 use crate::cache::BlockCache;
 use crate::env::FileSystem;
 use crate::table::TableHandle;
-use crate::table::graveyard::{Grave, Graveyard};
+use crate::table::graveyard::Graveyard;
 use crate::table::residents::Residents;
 
 /// The cache keeps at least this fraction of the bound.
@@ -54,7 +54,7 @@ impl Shelf {
         Arc::new(Shelf {
             fs,
             cache,
-            graveyard: Graveyard::default(),
+            graveyard: Graveyard::new(),
             residents,
             bytes_max,
             lent: AtomicUsize::new(0),
@@ -106,16 +106,16 @@ impl Shelf {
         self.graveyard.len()
     }
 
-    /// Removes the files of all obsolete tables, held or not: nobody may read any more.
+    /// Removes the files of all obsolete tables, held or not: nobody may read any more, and no more tables may come.
     pub fn sweep_all(&self) {
         self.bury(self.graveyard.take_all());
     }
 
-    fn bury(&self, graves: Vec<Grave>) {
-        for grave in graves {
-            self.cache.evict_table(grave.id.0);
+    fn bury(&self, tables: Vec<Arc<TableHandle>>) {
+        for table in tables {
+            self.cache.evict_table(table.meta().id.0);
             // If this fails, the file is an orphan, which the next open removes.
-            let _ = self.fs.remove(&grave.path);
+            let _ = self.fs.remove(table.path());
         }
     }
 }

@@ -114,12 +114,13 @@ impl Background {
                 return Err(error);
             }
             // Under the manifest's lock: superversions change in the order of the manifest.
-            keyspace.current.replace(|now| {
+            let flushed = keyspace.current.replace(|now| {
                 let levels = Arc::new(apply(&now.levels, keyspace, &outcome));
                 let flushed_to = flushed_to.unwrap_or(now.flushed_to);
                 let generations = now.generations.iter().filter(|g| g.end() > flushed_to).cloned().collect();
                 Some(SuperVersion { generations, levels, flushed_to })
             });
+            store.memory.retire(&flushed);
         }
         outcome.obsolete.iter().for_each(|table| table.mark_obsolete());
         Ok(())
