@@ -32,7 +32,7 @@ pub struct LogFiles {
 /// What is true of the store, whoever opened it.
 pub fn store(stats: &Stats, db: &Path, log: &LogFiles) -> String {
     let all = tables(stats.keyspaces.iter());
-    let unflushed: u64 = stats.keyspaces.iter().map(|k| k.memtable_entries).sum();
+    let unflushed: u64 = stats.keyspaces.iter().map(|k| k.memtable_versions).sum();
     let mut text = format!("store {}\n", db.display());
     let mut line = |name: &str, figure: String| text.push_str(&format!("  {name:<20}{figure}\n"));
     line("keyspaces", count(stats.keyspaces.len() as u64));
@@ -55,7 +55,7 @@ pub fn keyspaces(stats: &Stats) -> String {
     for keyspace in &stats.keyspaces {
         text.push_str(&format!("keyspace {}\n", keyspace.name));
         let mut line = |name: &str, figure: String| text.push_str(&format!("  {name:<20}{figure}\n"));
-        line("only in the log", plural(keyspace.memtable_entries, "version"));
+        line("only in the log", plural(keyspace.memtable_versions, "version"));
         for (number, found) in keyspace.levels.iter().enumerate() {
             line(&format!("level {number}"), level(found));
         }
@@ -134,13 +134,13 @@ pub fn tables<'s>(keyspaces: impl Iterator<Item = &'s KeyspaceStats>) -> LevelSt
     keyspaces.flat_map(|k| &k.levels).fold(LevelStats::default(), |all, level| LevelStats {
         tables: all.tables + level.tables,
         bytes: all.bytes + level.bytes,
-        entries: all.entries + level.entries,
+        versions: all.versions + level.versions,
     })
 }
 
 /// Bytes in memory that no table holds yet.
 pub fn unflushed_bytes(keyspace: &KeyspaceStats) -> u64 {
-    if keyspace.memtable_entries == 0 { 0 } else { keyspace.memtable_bytes }
+    if keyspace.memtable_versions == 0 { 0 } else { keyspace.memtable_bytes }
 }
 
 /// One line of a drawing.
@@ -154,12 +154,12 @@ fn rows(keyspace: &KeyspaceStats) -> Vec<Row> {
     let memory = Row {
         name: "memory".into(),
         bytes: unflushed_bytes(keyspace),
-        holds: plural(keyspace.memtable_entries, "version"),
+        holds: plural(keyspace.memtable_versions, "version"),
     };
     let levels = keyspace.levels.iter().enumerate().map(|(number, level)| Row {
         name: format!("L{number}"),
         bytes: level.bytes,
-        holds: format!("{}, {}", plural(level.tables as u64, "table"), plural(level.entries, "version")),
+        holds: format!("{}, {}", plural(level.tables as u64, "table"), plural(level.versions, "version")),
     });
     std::iter::once(memory).chain(levels).collect()
 }
@@ -175,7 +175,7 @@ fn level(level: &LevelStats) -> String {
         "{}, {}, {}",
         plural(level.tables as u64, "table"),
         bytes(level.bytes),
-        plural(level.entries, "version")
+        plural(level.versions, "version")
     )
 }
 
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn a_drawing_has_units_plurals_and_a_legend() {
-        let level = |tables, bytes| LevelStats { tables, bytes, entries: tables as u64 };
+        let level = |tables, bytes| LevelStats { tables, bytes, versions: tables as u64 };
         let stats = Stats {
             keyspaces: vec![
                 KeyspaceStats {

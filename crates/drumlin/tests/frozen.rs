@@ -249,7 +249,7 @@ fn puts_go_on_until_memory_is_full_and_resume_when_it_is_not() {
     let mut last = (0, Instant::now());
     while last.1.elapsed() < Duration::from_millis(700) {
         assert!(start.elapsed() < PATIENCE, "memory fills up");
-        let entries = db.stats().keyspaces[0].memtable_entries;
+        let entries = db.stats().keyspaces[0].memtable_versions;
         if entries != last.0 {
             last = (entries, Instant::now());
         }

@@ -24,14 +24,10 @@ pub fn run(args: &Args) -> Result<()> {
 
 fn json(stats: &Stats) -> Value {
     let keyspaces = stats.keyspaces.iter().map(|keyspace| {
-        let levels = keyspace
-            .levels
-            .iter()
-            .map(|level| json!({"tables": level.tables, "bytes": level.bytes, "versions": level.entries}));
         json!({
             "name": keyspace.name,
-            "memory": {"bytes": figures::unflushed_bytes(keyspace), "versions": keyspace.memtable_entries},
-            "levels": levels.collect::<Value>(),
+            "memory": {"bytes": figures::unflushed_bytes(keyspace), "versions": keyspace.memtable_versions},
+            "levels": keyspace.levels,
         })
     });
     json!({"keyspaces": keyspaces.collect::<Value>()})

@@ -12,7 +12,7 @@ use drumlin::Stats;
 use serde_json::{Value, json};
 
 use crate::args::Args;
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::figures::{self, LogFiles};
 use crate::open;
 use crate::output::Output;
@@ -25,8 +25,8 @@ pub fn run(args: &Args) -> Result<()> {
     let mut out = Output::new();
     let one = args.keyspace_named().is_some();
     match (args.json, one) {
-        (true, true) => out.line(json!({"keyspaces": keyspaces(&stats)}))?,
-        (true, false) => out.line(json(&stats, &log_files(args.db()))?)?,
+        (true, true) => out.line(json!({"keyspaces": stats.keyspaces}))?,
+        (true, false) => out.line(json(&stats, &log_files(args.db())))?,
         (false, true) => out.text(&figures::keyspaces(&stats))?,
         (false, false) => out.text(&figures::store(&stats, args.db(), &log_files(args.db())))?,
     }
@@ -51,35 +51,16 @@ fn log_files(db: &Path) -> LogFiles {
     log
 }
 
-fn keyspaces(stats: &Stats) -> Value {
-    let levels = |keyspace: &drumlin::KeyspaceStats| -> Value {
-        let levels = keyspace.levels.iter();
-        levels
-            .map(|level| json!({"tables": level.tables, "bytes": level.bytes, "versions": level.entries}))
-            .collect()
-    };
-    let keyspaces = stats.keyspaces.iter().map(|keyspace| {
-        json!({
-            "name": keyspace.name,
-            "memtable_bytes": keyspace.memtable_bytes,
-            "memtable_versions": keyspace.memtable_entries,
-            "frozen_memtables": keyspace.frozen_memtables,
-            "levels": levels(keyspace),
-        })
-    });
-    keyspaces.collect()
-}
-
-fn json(stats: &Stats, log: &LogFiles) -> Result<Value> {
-    let all: Value = serde_json::from_str(&stats.to_json())
-        .map_err(|error| Failure::Check(format!("the figures are no JSON: {error}")))?;
-    let Value::Object(mut process) = all else { return Ok(all) };
-    for of_the_store in ["keyspaces", "debt_bytes"] {
-        process.remove(of_the_store);
+fn json(stats: &Stats, log: &LogFiles) -> Value {
+    let mut process = json!(stats);
+    if let Some(process) = process.as_object_mut() {
+        for of_the_store in ["keyspaces", "debt_bytes"] {
+            process.remove(of_the_store);
+        }
     }
     let tables = figures::tables(stats.keyspaces.iter());
-    Ok(json!({
-        "keyspaces": keyspaces(stats),
+    json!({
+        "keyspaces": stats.keyspaces,
         "tables": tables.tables,
         "table_bytes": tables.bytes,
         "log_files": log.segments,
@@ -88,5 +69,5 @@ fn json(stats: &Stats, log: &LogFiles) -> Result<Value> {
         "debt_bytes": stats.debt_bytes,
         "position": stats.tail,
         "process": process,
-    }))
+    })
 }

@@ -15,32 +15,35 @@ use crate::table::Parts;
 
 /// One level of a keyspace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct LevelStats {
     /// Tables.
     pub tables: usize,
     /// Bytes of their files.
     pub bytes: u64,
     /// Versions in them.
-    pub entries: u64,
+    pub versions: u64,
 }
 
 /// One keyspace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct KeyspaceStats {
     /// Its name.
     pub name: String,
     /// Bytes of all its memtables.
     pub memtable_bytes: u64,
     /// Versions in its memtables.
-    pub memtable_entries: u64,
+    pub memtable_versions: u64,
     /// Memtables that wait for their flush.
     pub frozen_memtables: usize,
     /// By level number.
     pub levels: Vec<LevelStats>,
 }
 
-/// A store's figures at one time.
+/// A store's figures at one time. With the feature `serde` they can be serialized, without `recovery`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Stats {
     /// Keyspaces, by name.
     pub keyspaces: Vec<KeyspaceStats>,
@@ -54,6 +57,10 @@ pub struct Stats {
     pub memtable_unfreed_bytes: u64,
     /// Bytes of cached blocks, evicted ones that are not freed yet included.
     pub cache_bytes: u64,
+    /// Reads of blocks since open that found them in the cache.
+    pub cache_hits: u64,
+    /// Those that did not.
+    pub cache_misses: u64,
     /// Bytes of indexes, filters and range tombstones of open tables, replaced ones that are still read included.
     pub table_resident_bytes: u64,
     /// Of these, indexes, of the tables that levels name now.
@@ -101,6 +108,7 @@ pub struct Stats {
     /// The latest failure of a flush or a compaction since open, done since or not.
     pub last_failure: Option<JobFailure>,
     /// What opening found of the session before.
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub recovery: RecoveryReport,
 }
 
@@ -127,7 +135,7 @@ pub(crate) fn collect(store: &Store) -> Stats {
             KeyspaceStats {
                 name: k.name.clone(),
                 memtable_bytes: now.generations.iter().map(|g| g.memtable.bytes() as u64).sum(),
-                memtable_entries: now.generations.iter().map(|g| g.memtable.entries() as u64).sum(),
+                memtable_versions: now.generations.iter().map(|g| g.memtable.entries() as u64).sum(),
                 frozen_memtables: now.frozen().len(),
                 levels: (0..now.levels.depth())
                     .map(|level| {
@@ -135,7 +143,7 @@ pub(crate) fn collect(store: &Store) -> Stats {
                         LevelStats {
                             tables: tables.len(),
                             bytes: tables.iter().map(|t| t.meta().file_bytes).sum(),
-                            entries: tables.iter().map(|t| t.meta().entries).sum(),
+                            versions: tables.iter().map(|t| t.meta().entries).sum(),
                         }
                     })
                     .collect(),
@@ -153,6 +161,8 @@ pub(crate) fn collect(store: &Store) -> Stats {
         memtable_frozen_bytes: frozen,
         memtable_unfreed_bytes: charged.saturating_sub(keyspaces.iter().map(|k| k.memtable_bytes).sum()),
         cache_bytes: (memory.shelf.cache().bytes() + memory.shelf.cache().garbage_bytes()) as u64,
+        cache_hits: memory.shelf.cache().hits(),
+        cache_misses: memory.shelf.cache().misses(),
         table_resident_bytes: memory.shelf.resident_bytes() as u64,
         index_bytes: resident.index as u64,
         filter_bytes: resident.filter as u64,
@@ -188,68 +198,15 @@ impl Stats {
         self.memtable_bytes + self.cache_bytes + self.table_resident_bytes + self.job_bytes
     }
 
-    /// The figures as one JSON object.
-    pub fn to_json(&self) -> String {
-        let string = |text: &str| {
-            let mut quoted = String::from("\"");
-            for c in text.chars() {
-                match c {
-                    '"' | '\\' => quoted.extend(['\\', c]),
-                    '\0'..='\u{1f}' => quoted.push_str(&format!("\\u{:04x}", u32::from(c))),
-                    _ => quoted.push(c),
-                }
-            }
-            quoted + "\""
-        };
-        let keyspaces: Vec<String> = self
-            .keyspaces
-            .iter()
-            .map(|k| {
-                let levels: Vec<String> = k
-                    .levels
-                    .iter()
-                    .map(|l| format!("{{\"tables\":{},\"bytes\":{},\"entries\":{}}}", l.tables, l.bytes, l.entries))
-                    .collect();
-                format!(
-                    "{{\"name\":{},\"memtable_bytes\":{},\"memtable_entries\":{},\"frozen_memtables\":{},\"levels\":[{}]}}",
-                    string(&k.name),
-                    k.memtable_bytes,
-                    k.memtable_entries,
-                    k.frozen_memtables,
-                    levels.join(",")
-                )
-            })
-            .collect();
-        let figures: Vec<String> =
-            self.figures().into_iter().map(|(name, value)| format!("\"{name}\":{value}")).collect();
-        let poisoned = self.poisoned.as_deref().map_or("null".to_string(), string);
-        let failure = |failure: &Option<JobFailure>| {
-            failure.as_ref().map_or("null".to_string(), |f| {
-                format!(
-                    "{{\"keyspace\":{},\"job\":{},\"message\":{},\"count\":{}}}",
-                    string(&f.keyspace),
-                    string(f.job),
-                    string(&f.message),
-                    f.count
-                )
-            })
-        };
-        format!(
-            "{{\"keyspaces\":[{}],{},\"poisoned\":{poisoned},\"first_corruption\":{},\"last_failure\":{}}}",
-            keyspaces.join(","),
-            figures.join(","),
-            failure(&self.first_corruption),
-            failure(&self.last_failure)
-        )
-    }
-
-    fn figures(&self) -> [(&'static str, u64); 25] {
+    fn figures(&self) -> [(&'static str, u64); 27] {
         [
             ("memory_budget_bytes", self.memory_budget_bytes),
             ("memtable_bytes", self.memtable_bytes),
             ("memtable_frozen_bytes", self.memtable_frozen_bytes),
             ("memtable_unfreed_bytes", self.memtable_unfreed_bytes),
             ("cache_bytes", self.cache_bytes),
+            ("cache_hits", self.cache_hits),
+            ("cache_misses", self.cache_misses),
             ("table_resident_bytes", self.table_resident_bytes),
             ("index_bytes", self.index_bytes),
             ("filter_bytes", self.filter_bytes),
@@ -293,13 +250,13 @@ impl fmt::Display for Stats {
             writeln!(
                 f,
                 "keyspace {}: {} versions in {} bytes of memory, {} memtables frozen",
-                keyspace.name, keyspace.memtable_entries, keyspace.memtable_bytes, keyspace.frozen_memtables
+                keyspace.name, keyspace.memtable_versions, keyspace.memtable_bytes, keyspace.frozen_memtables
             )?;
             for (number, level) in keyspace.levels.iter().enumerate() {
                 writeln!(
                     f,
                     "  level {number}: {} tables, {} bytes, {} versions",
-                    level.tables, level.bytes, level.entries
+                    level.tables, level.bytes, level.versions
                 )?;
             }
         }

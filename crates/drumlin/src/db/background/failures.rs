@@ -36,6 +36,7 @@ pub(crate) enum Work<'a> {
 
 /// A failure of background work, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct JobFailure {
     /// The keyspace it worked on.
     pub keyspace: String,
