@@ -7,7 +7,7 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-use drumlin::{Error, Options};
+use drumlin::Error;
 
 use crate::args::Args;
 use crate::failure::Failure;
@@ -68,13 +68,12 @@ fn store(error: &Error, args: &Args, db: &str) -> Option<String> {
     })
 }
 
-/// How much room there is, and how much it takes.
+/// How much room there is.
 fn room(path: &Path) -> Option<String> {
     let directory = path.ancestors().skip(1).find(|ancestor| ancestor.is_dir())?;
     let found = rustix::fs::statvfs(directory).ok()?;
     let free = bytes(found.f_bavail.saturating_mul(found.f_frsize));
-    let grows = bytes(Options::default().segment_bytes as u64);
-    Some(format!("{free} are free there, and the log grows by {grows} at a time"))
+    Some(format!("{free} are free there"))
 }
 
 fn is_plain_file(path: &Path) -> bool {
@@ -98,12 +97,12 @@ mod tests {
     use clap::Parser;
 
     #[test]
-    fn a_full_device_is_told_with_what_is_free_and_what_it_takes() {
+    fn a_full_device_is_told_with_what_is_free() {
         let dir = tempfile::tempdir().unwrap();
         let args = Args::try_parse_from(["drumlin", "put", "k", "v"]).unwrap();
         // The file, and the directory that it was to be in, are not there.
         let full = Error::NoSpace { path: dir.path().join("log").join("0000000001.log"), shortage: None };
         let advice = advice(&Failure::Store(full), &args).unwrap();
-        assert!(advice.contains("iB are free there, and the log grows by 16.0 MiB at a time"), "{advice}");
+        assert!(advice.contains("iB are free there"), "{advice}");
     }
 }

@@ -35,7 +35,7 @@ pub enum Error {
     NoSpace {
         /// The file that could not grow.
         path: PathBuf,
-        /// For a store that cannot be opened for writing: how much it lacks.
+        /// How much it lacks, where that is known.
         shortage: Option<Shortage>,
     },
     /// The store stopped taking writes after a failure that retrying cannot mend
@@ -88,24 +88,41 @@ pub enum Error {
     },
 }
 
-/// What a device lacks for a store to be opened for writing.
+/// What a device lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shortage {
-    /// Bytes that opening takes, at most.
+    /// What for.
+    pub purpose: Purpose,
+    /// Bytes that this takes, at most.
     pub needed: u64,
     /// Bytes that are free, if the system tells.
     pub free: Option<u64>,
 }
 
+/// What space is needed for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// To open the store for writing.
+    Open,
+    /// For the log to grow, and for the tables that it becomes.
+    Grow,
+}
+
 fn way_out(shortage: Option<&Shortage>) -> String {
-    let Some(&Shortage { needed, free }) = shortage else {
+    let Some(&Shortage { purpose, needed, free }) = shortage else {
         return "free some, writes then resume by themselves".into();
     };
     let free = free.map_or_else(|| "not known".into(), |bytes| format!("{bytes} bytes"));
-    format!(
-        "opening the store for writing needs up to {needed} bytes (free: {free}); free some, or open it read-only, which \
-         needs none"
-    )
+    match purpose {
+        Purpose::Open => format!(
+            "opening the store for writing needs up to {needed} bytes (free: {free}); free some, or open it read-only, \
+             which needs none"
+        ),
+        Purpose::Grow => format!(
+            "the log needs {needed} bytes to grow and to become tables (free: {free}); free some, writes then resume by \
+             themselves"
+        ),
+    }
 }
 
 /// Where stored bytes are wrong, and how that was seen.

@@ -37,7 +37,7 @@ pub use db::{
     Batch, Cas, Db, JobFailure, Keyspace, KeyspaceStats, LevelStats, RecoveryReport, Scan, Slice, Snapshot,
     Stats, VerifyProgress, VerifyReport, check_keyspace_name,
 };
-pub use error::{Corruption, Error, Result, Shortage};
+pub use error::{Corruption, Error, Purpose, Result, Shortage};
 pub use options::{Compression, Durability, KeyspaceOptions, Layout, Memory, Options, WriteOptions};
 
 #[cfg(feature = "failpoints")]

@@ -3,12 +3,13 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a test is outside the engine")]
 
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use drumlin::env::{Env, MemFs, Operation};
+use drumlin::env::{Env, FileSystem, MemFs, Operation};
 use drumlin::{Db, Keyspace, KeyspaceOptions, Options, Result, failpoint};
 
 /// Pause points are the process's: one test at a time.
@@ -140,6 +141,46 @@ fn a_put_that_stands_still_stops_writers_when_memory_is_full_and_not_before() {
         most >> 10,
         BUDGET >> 10
     );
+}
+
+/// Regression: while a flush was under way, the log took the space that its tables were to have; then nothing could be
+/// flushed, and the device was full of log for good.
+#[test]
+fn a_flush_that_takes_long_on_a_small_device_keeps_its_space_and_writers_wait_for_it() {
+    let _one = POINTS.lock().expect("sound");
+    let fs = MemFs::new();
+    fs.set_capacity(Some(24 << 20));
+    // Memory is no bound here.
+    let options = Options { memory_bytes: 256 << 20, segment_bytes: 1 << 20, ..Options::default() };
+    let db = Db::open_with(Env::with_fs(fs.clone()), "/store", options).expect("opens");
+    let keyspace = db.keyspace("k", KeyspaceOptions::default()).expect("makes");
+    let over = Arc::new(AtomicBool::new(false));
+    let hold = over.clone();
+    failpoint::set("manifest::append", move || {
+        let is_worker = std::thread::current().name().is_some_and(|name| name.starts_with("drumlin-bg"));
+        while is_worker && !hold.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    });
+    let (writer, written) = write_much(&keyspace);
+    let (mut last, mut since) = (0, Instant::now());
+    while !writer.is_finished() && since.elapsed() < Duration::from_secs(2) {
+        if written.load(Ordering::Relaxed) != last {
+            (last, since) = (written.load(Ordering::Relaxed), Instant::now());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let waited = !writer.is_finished();
+    let stats = db.stats();
+    let free = fs.free_bytes(Path::new("/store")).expect("tells").expect("knows");
+    over.store(true, Ordering::SeqCst);
+    let outcome = writer.join().expect("no panic");
+    failpoint::clear("manifest::append");
+    outcome.expect("what is written over and over fits, if the log is flushed in time");
+    assert!(waited && last > 6_000, "writers go on until half of the device is log: {last} puts");
+    // The tables that are not named yet are among what is not free.
+    assert!(free + stats.log_live_bytes >= 12 << 20, "{free} free, {} log", stats.log_live_bytes);
+    assert!(stats.stalls > 0, "the wait shows");
 }
 
 /// Regression: a range deletion held the locks of all keys it had got while it waited for one that was held.

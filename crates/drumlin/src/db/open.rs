@@ -28,7 +28,7 @@ use crossbeam_epoch as epoch;
 
 use crate::commit::Sequencer;
 use crate::env::{Env, FileLock};
-use crate::error::{Error, Result, Shortage};
+use crate::error::{Error, Purpose, Result, Shortage};
 use crate::key::{KeyHasher, Lsn};
 use crate::log::{self, Log, LogOptions, Prior, Recovered, ScanOptions};
 use crate::options::{KeyspaceOptions, Options};
@@ -94,6 +94,7 @@ pub(crate) fn open(env: Env, directory: &Path, options: Options) -> Result<Arc<S
     };
     let start = if options.read_only { recovered.end } else { next_start };
     let shortage = Shortage {
+        purpose: Purpose::Open,
         needed: info.bytes
             + identity.segment_bytes
             + if recovered.is_whole() { 0 } else { recovered.needed_bytes() },

@@ -1,10 +1,11 @@
 //! Back-pressure: what holds writers back while memory or the disk is behind.
 //!
-//! Place: `store` calls `hold_back` before a write takes any lock; workers call `measure_pressure` after every job and
+//! Place: `store` calls `hold_back`, and a write `room`, before it takes any lock; workers call `measure_pressure` after every job and
 //! `wake_writers` when memory was freed.
 //!
 //! Debt delays a write, smoothly more the nearer memory is to its bound or the fuller its keyspace's level 0 is; at the
-//! bound of memory it waits for a flush. There is no hard stop short of the budget. See `memory`.
+//! bound of memory it waits for a flush. There is no hard stop short of the budget. See `memory`. Where the device has no
+//! room for more log, it waits for the flushes that give some back, and is told only when none is to come.
 //!
 //! Invariants:
 //! 1. Level 0 of one keyspace delays writes of that keyspace only.
@@ -19,7 +20,8 @@ use std::cell::Cell;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::log::Room;
 
 use super::background::Background;
 use super::keyspace::KeyspaceState;
@@ -101,6 +103,34 @@ impl Store {
         let stalled = self.env.clock.now().saturating_sub(began);
         self.background.counters.stalled_ns.fetch_add(stalled.as_nanos() as u64, Ordering::Relaxed);
         waited
+    }
+
+    /// Room in the log for a record of so many units, with nothing held: a full device is waited out while a flush may give
+    /// back some of what the log holds there.
+    #[inline]
+    pub(super) fn room(&self, units: u64) -> Result<Room<'_>> {
+        match self.log()?.ensure_room(units) {
+            Err(full) if full.is_no_space() => self.wait_for_room(units),
+            other => other,
+        }
+    }
+
+    #[cold]
+    fn wait_for_room(&self, units: u64) -> Result<Room<'_>> {
+        self.background.counters.stalls.fetch_add(1, Ordering::Relaxed);
+        let began = self.env.clock.now();
+        let mut found = None;
+        let waited = self.background.wait_until(self, || {
+            found = match self.log()?.ensure_room(units) {
+                Err(full) if full.is_no_space() && self.background.may_flush_something(self) => None,
+                told => Some(told?),
+            };
+            Ok(found.is_some())
+        });
+        let stalled = self.env.clock.now().saturating_sub(began);
+        self.background.counters.stalled_ns.fetch_add(stalled.as_nanos() as u64, Ordering::Relaxed);
+        waited?;
+        found.ok_or(Error::Closed { what: "store" })
     }
 
     /// True while writers wait for a flush.

@@ -51,17 +51,16 @@ impl Store {
     }
 
     /// Called by the log before the segment that begins at `border` opens: turns the keyspaces whose
-    /// memtable would outgrow its limit, those that hold the oldest log beyond its bound, and, if memory is short and
-    /// nothing waits for its flush, the one that holds most.
+    /// memtable would outgrow its limit, those that hold the oldest log beyond its bound, all of them while the device has
+    /// hardly room left for the tables of what the log holds, and, if memory is short and nothing waits for its flush, the
+    /// one that holds most.
     pub fn on_border(&self, border: Lsn) {
         let keyspaces = self.keyspaces.lock().clone();
         let guard = crossbeam_epoch::pin();
         let segment = self.identity.segment_bytes as usize;
-        let log_over = self.log.get().is_some_and(|log| {
-            let live = log.live_bytes();
-            live + segment as u64 > self.options.log_bytes_max as u64
-                || self.is_scarce(live + 2 * segment as u64)
-        });
+        let live = self.log.get().map_or(0, |log| log.live_bytes());
+        let log_over = live + segment as u64 > self.options.log_bytes_max as u64;
+        let is_scarce = self.is_scarce(live + 4 * segment as u64);
         let mut turnable: Vec<_> = keyspaces
             .values()
             .map(|k| (k, k.current.load(&guard).active()))
@@ -85,7 +84,7 @@ impl Store {
             let crowds = staying + segment + segment / 2 >= self.memory.memtable_share / 2;
             let asked = self.background.flush_asked(keyspace.id);
             let relieved = relieves && !fails(keyspace);
-            if outgrown || pins || crowds || asked || relieved {
+            if outgrown || pins || is_scarce || crowds || asked || relieved {
                 relieves = false;
                 let comparator = keyspace.options.comparator.clone();
                 keyspace.current.turn(border, || self.memory.memtable(&comparator));
@@ -99,7 +98,8 @@ impl Store {
 
     /// True if padding the log to its next border lets a flush start that is worth it, or brings one nearer: nothing can
     /// be flushed at `tail` and none is, and
-    /// - what is frozen ends beyond the tail, and it holds much and memory is short, or has outgrown its limit, or memory is full; or
+    /// - what is frozen ends beyond the tail, and it holds much and memory is short, or has outgrown its limit, or memory
+    ///   is full, or the device is; or
     /// - memory is short and nothing is frozen: the border turns the largest memtable; or
     /// - nothing is frozen, and a memtable that is not logged has outgrown its limit.
     ///
@@ -137,7 +137,8 @@ impl Store {
             is_outgrown |= oldest.memtable.bytes() >= self.memtable_limit(keyspace);
         }
         // Writers that are stopped wait for whatever there is.
-        is_outgrown || is_short && bytes >= self.memory.memtable_share / PAD_PARTS || self.is_full()
+        let is_stopped = self.is_full() || self.log.get().is_some_and(|log| log.is_out_of_space());
+        is_outgrown || is_short && bytes >= self.memory.memtable_share / PAD_PARTS || is_stopped
     }
 
     /// Fills the log up to the next segment border, so that what was turned there can be flushed.

@@ -120,9 +120,8 @@ fn install(
         value,
     }];
     let record = RecordParts::new(&entries)?;
-    let log = store.log()?;
     let units = if keyspace.options.logged { record.units() } else { 1 };
-    let room = log.ensure_room(units)?;
+    let room = store.room(units)?;
 
     let guard = epoch::pin();
     let first = keyspace.current.load(&guard).generation_now(|| store.sequencer.tail());
@@ -239,7 +238,7 @@ pub(crate) fn commit_batch(store: &Store, operations: &[Operation], options: Wri
     let logged = first.keyspace.options.logged;
     let record = RecordParts::new(&entries)?;
     let units = if logged { record.units() } else { 1 };
-    let room = store.log()?.ensure_room(units)?;
+    let room = store.room(units)?;
 
     let mut ranges = reserve_ranges(operations);
     let held = if ranges.is_empty() {

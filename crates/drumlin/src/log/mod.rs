@@ -86,6 +86,7 @@ pub use entry::{EntryParts, EntryView, RecordParts};
 pub use format::Uuid;
 pub use recover::{Mode, ScanOptions, scan};
 pub use recovered::{Recovered, SegmentInfo};
+pub use room::Room;
 pub use start::{LogOptions, Prior};
 
 #[cfg(all(test, loom))]
@@ -264,8 +265,7 @@ impl Log {
 
     /// Bytes of the segments that hold needed data (or are open for it), earlier sessions included.
     pub fn live_bytes(&self) -> u64 {
-        let open = self.shared.table.count() as u64 * self.shared.file_bytes() as u64;
-        open + self.shared.state.lock().old.iter().map(|s| s.bytes).sum::<u64>()
+        self.shared.live_bytes(&self.shared.state.lock())
     }
 
     /// Bytes of mapped files: open segments, prepared ones and spares.

@@ -18,14 +18,14 @@
 //! A full device: the opener says so to whoever asks for room and tries again when asked. The
 //! ballast becomes the next segment if writers in flight are already beyond the end; else it is
 //! given up, so that what is in memory can be flushed, and no new file is made unless as much
-//! stays free.
+//! stays free. Nor does the log grow into the space that its own flush takes.
 //!
 //! Tests: `tests/space.rs`, `tests/faults.rs`.
 
 use std::sync::Arc;
 
 use crate::env::PAGE_BYTES;
-use crate::error::{Error, Result};
+use crate::error::{Error, Purpose, Result, Shortage};
 use crate::key::Lsn;
 
 use super::segment::Segment;
@@ -187,25 +187,35 @@ impl Shared {
 
     /// Fails if a new file would leave the device without what others need: the rest of the
     /// record that is waited for (a batch must not fill the device with segments only to find that
-    /// the last one does not fit), and the ballast's worth for flushes, once the ballast itself is
-    /// given up. Writers in flight get whatever there is.
+    /// the last one does not fit), as much as the log holds, for the tables that this becomes, and the ballast's worth,
+    /// once the ballast itself is given up. Writers in flight get whatever there is.
     fn check_space(&self) -> Result<()> {
-        let files = {
+        let needed = {
             let state = self.state.lock();
             if state.waiting_end > state.open_end {
                 return Ok(());
             }
             let missing = state.demand_end.saturating_sub(state.open_end).div_ceil(self.units()).max(1);
             let missing = missing.saturating_sub(state.spares.len() as u64);
+            if missing == 0 {
+                return Ok(());
+            }
             let reserve = u64::from(self.in_real_use(&state) && state.ballast != Ballast::Kept);
-            if missing == 0 { 0 } else { missing + reserve }
+            (missing + reserve) * self.file_bytes() as u64 + self.live_bytes(&state)
         };
         match self.env.fs.free_bytes(&self.dir) {
-            Ok(Some(free)) if free < files * self.file_bytes() as u64 => {
-                Err(Error::NoSpace { path: self.dir.clone(), shortage: None })
+            Ok(Some(free)) if free < needed => {
+                let shortage = Shortage { purpose: Purpose::Grow, needed, free: Some(free) };
+                Err(Error::NoSpace { path: self.dir.clone(), shortage: Some(shortage) })
             }
             _ => Ok(()),
         }
+    }
+
+    /// Bytes of the files that are still needed.
+    pub(super) fn live_bytes(&self, state: &State) -> u64 {
+        let open = self.table.count() as u64 * self.file_bytes() as u64;
+        open + state.old.iter().map(|s| s.bytes).sum::<u64>()
     }
 
     /// A segment's file: a spare, or a new one. Header durable, under its final name.
