@@ -98,7 +98,7 @@ fn a_get_that_waits_for_its_device_keeps_no_memory_and_stops_no_writer() {
     fs.set_hook(None);
     let (writer, _) = write_much(&keyspace);
     let (mut most, began) = (0, Instant::now());
-    while !writer.is_finished() && began.elapsed() < Duration::from_secs(120) {
+    while !writer.is_finished() && began.elapsed() < Duration::from_secs(40) {
         most = most.max(db.stats().memtable_bytes);
         std::thread::sleep(Duration::from_millis(5));
     }
