@@ -14,11 +14,12 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::encoding::u64_at;
 use crate::env::{FileSystem, ReadMode};
 use crate::error::{Error, Result};
 use crate::key::Lsn;
 
-use super::format::{HEADER_PAGE, Keys, RECORD_HEAD, RecordKind, Word, u64_at};
+use super::format::{HEADER_PAGE, Keys, RECORD_HEAD, RecordKind, Word};
 
 /// A segment file as found.
 #[derive(Clone, Debug)]

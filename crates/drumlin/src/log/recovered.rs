@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::encoding::Decoder;
 use crate::env::FileSystem;
 use crate::error::{Corruption, Error, Result};
 use crate::key::Lsn;
@@ -179,9 +180,9 @@ impl Recovered {
         body: &[u8],
         apply: &mut dyn FnMut(Lsn, EntryView<'_>) -> Result<()>,
     ) -> Result<()> {
-        let mut at = 0;
-        while at < body.len() {
-            match decode_entry(body, &mut at) {
+        let mut body = Decoder::new(body);
+        while !body.is_empty() {
+            match decode_entry(&mut body) {
                 Ok(Some(entry)) => apply(lsn, entry)?,
                 Ok(None) => {}
                 Err(fault) => {

@@ -13,12 +13,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::budget::Charge;
+use crate::encoding::Malformed;
 use crate::env::{FileSystem, PAGE_BYTES, ReadMode, ReadableFile};
 use crate::error::{Error, Result};
 use crate::filter::Filter;
 use crate::iter::Tombstones;
 use crate::pages::{PageVec, Pages};
-use crate::table::block::{Malformed, Order};
+use crate::table::block::Order;
 use crate::table::footer::{FOOTER_BYTES, Footer};
 use crate::table::frame::{self, Origin, TRAILER_BYTES};
 use crate::table::index::{Index, Place};
