@@ -1,7 +1,7 @@
 //! The body of a write record: its entries, to be written and as read back.
 //!
-//! Place: `db` makes [`RecordParts`] from borrowed keys and values; `writer` encodes them straight
-//! into the mapped segment; `recover` hands out [`EntryView`]s.
+//! Place: `db` makes [`RecordParts`] of entries with borrowed keys and values; `writer` encodes them straight
+//! into the mapped segment; `recovered` hands entries out.
 //!
 //! Layout of one entry, repeated to the end of the body: keyspace varint, kind u8, flags u8
 //! (bit 0: an expected LSN follows), key length varint, value length varint, [expected u64],
@@ -19,9 +19,9 @@ use super::format::RECORD_HEAD;
 
 const FLAG_EXPECTED: u8 = 1;
 
-/// One entry to be logged.
+/// One entry, to be logged or read back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EntryParts<'a> {
+pub struct Entry<'a> {
     /// The keyspace's number.
     pub keyspace: u32,
     /// What the version says.
@@ -37,7 +37,7 @@ pub struct EntryParts<'a> {
 /// One atomic write to be logged: entries, and the room they take.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordParts<'a> {
-    entries: &'a [EntryParts<'a>],
+    entries: &'a [Entry<'a>],
     body_bytes: u32,
 }
 
@@ -47,7 +47,7 @@ pub(super) trait Sink {
     fn put(&mut self, bytes: &[u8]);
 }
 
-impl EntryParts<'_> {
+impl Entry<'_> {
     /// Bytes of the encoded entry.
     #[inline]
     fn encoded_bytes(&self) -> usize {
@@ -85,7 +85,7 @@ impl<'a> RecordParts<'a> {
     ///
     /// Errors: [`Error::InvalidArgument`] if a key, a value or the whole is larger than allowed.
     #[inline]
-    pub fn new(entries: &'a [EntryParts<'a>]) -> Result<RecordParts<'a>> {
+    pub fn new(entries: &'a [Entry<'a>]) -> Result<RecordParts<'a>> {
         let mut bytes = 0usize;
         for entry in entries {
             // The value of a range delete is a key.
@@ -109,7 +109,7 @@ impl<'a> RecordParts<'a> {
     }
 
     /// The entries.
-    pub fn entries(&self) -> &'a [EntryParts<'a>] {
+    pub fn entries(&self) -> &'a [Entry<'a>] {
         self.entries
     }
 
@@ -121,27 +121,12 @@ impl<'a> RecordParts<'a> {
 }
 
 #[cold]
-fn too_large(entry: &EntryParts<'_>) -> Error {
+fn too_large(entry: &Entry<'_>) -> Error {
     Error::invalid(format!(
         "a key of {} bytes with a value of {} bytes: at most {KEY_BYTES_MAX} and {VALUE_BYTES_MAX} are allowed",
         entry.key.len(),
         entry.value.len()
     ))
-}
-
-/// One entry read back from the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EntryView<'a> {
-    /// The keyspace's number.
-    pub keyspace: u32,
-    /// What the version says.
-    pub kind: Kind,
-    /// For a read-modify-write: the LSN it read.
-    pub expected: Option<Lsn>,
-    /// The user key; for a range delete its start.
-    pub key: &'a [u8],
-    /// The value; for a range delete its end.
-    pub value: &'a [u8],
 }
 
 /// Why a body with a good checksum cannot be read.
@@ -160,7 +145,7 @@ impl From<Malformed> for EntryFault {
 }
 
 /// Decodes the next entry of a body; `None` for one that may be skipped.
-pub(super) fn decode_entry<'a>(body: &mut Decoder<'a>) -> Result<Option<EntryView<'a>>, EntryFault> {
+pub(super) fn decode_entry<'a>(body: &mut Decoder<'a>) -> Result<Option<Entry<'a>>, EntryFault> {
     let keyspace =
         u32::try_from(body.varint()?).map_err(|_| EntryFault::Bad("a keyspace number beyond 32 bits"))?;
     let [kind_byte, flags] = body.array()?;
@@ -169,7 +154,7 @@ pub(super) fn decode_entry<'a>(body: &mut Decoder<'a>) -> Result<Option<EntryVie
     let (key, value) = (body.take(key_bytes)?, body.take(value_bytes)?);
     match Kind::from_u8(kind_byte) {
         Some(_) if flags & !FLAG_EXPECTED != 0 => Err(EntryFault::Newer),
-        Some(kind) => Ok(Some(EntryView { keyspace, kind, expected, key, value })),
+        Some(kind) => Ok(Some(Entry { keyspace, kind, expected, key, value })),
         None if kind_byte >= 0x80 => Ok(None),
         None => Err(EntryFault::Newer),
     }
@@ -200,7 +185,7 @@ mod tests {
         ) {
             let parts: Vec<_> = entries
                 .iter()
-                .map(|(keyspace, kind, expected, key, value)| EntryParts {
+                .map(|(keyspace, kind, expected, key, value)| Entry {
                     keyspace: *keyspace, kind: *kind, expected: expected.map(Lsn), key, value,
                 })
                 .collect();
@@ -244,7 +229,7 @@ mod tests {
     #[test]
     fn oversized_keys_are_refused() {
         let key = vec![0; KEY_BYTES_MAX + 1];
-        let entry = EntryParts { keyspace: 0, kind: Kind::Put, expected: None, key: &key, value: b"" };
+        let entry = Entry { keyspace: 0, kind: Kind::Put, expected: None, key: &key, value: b"" };
         assert!(matches!(RecordParts::new(&[entry]), Err(Error::InvalidArgument(_))));
     }
 }

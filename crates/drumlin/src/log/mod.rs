@@ -82,7 +82,7 @@ use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{CachePadded, Condvar, Mutex};
 
 pub use at_rest::{remove_temporaries, reserve};
-pub use entry::{EntryParts, EntryView, RecordParts};
+pub use entry::{Entry, RecordParts};
 pub use format::Uuid;
 pub use recover::{Mode, ScanOptions, scan};
 pub use recovered::{Recovered, SegmentInfo};

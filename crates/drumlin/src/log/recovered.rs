@@ -16,7 +16,7 @@ use crate::env::FileSystem;
 use crate::error::{Corruption, Error, Result};
 use crate::key::Lsn;
 
-use super::entry::{EntryFault, EntryView, decode_entry};
+use super::entry::{Entry, EntryFault, decode_entry};
 use super::format::{Keys, RecordKind};
 use super::reader::{Look, Reader, SegmentFile};
 use super::start::Prior;
@@ -149,7 +149,7 @@ impl Recovered {
     ///
     /// Errors: what `apply` returns; [`Error::Corruption`] if a record changed since the scan or
     /// its entries make no sense; [`Error::Unsupported`] for entries of a newer version.
-    pub fn replay(&self, from: Lsn, apply: &mut dyn FnMut(Lsn, EntryView<'_>) -> Result<()>) -> Result<()> {
+    pub fn replay(&self, from: Lsn, apply: &mut dyn FnMut(Lsn, Entry<'_>) -> Result<()>) -> Result<()> {
         let mut reader = Reader::new(&*self.fs, &self.files, self.units);
         for (start, end, keys) in &self.runs {
             if *end <= from {
@@ -178,7 +178,7 @@ impl Recovered {
         reader: &Reader<'_>,
         lsn: Lsn,
         body: &[u8],
-        apply: &mut dyn FnMut(Lsn, EntryView<'_>) -> Result<()>,
+        apply: &mut dyn FnMut(Lsn, Entry<'_>) -> Result<()>,
     ) -> Result<()> {
         let mut body = Decoder::new(body);
         while !body.is_empty() {
