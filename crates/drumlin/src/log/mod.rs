@@ -54,6 +54,7 @@ mod damage;
 mod entry;
 mod format;
 mod gate;
+mod geometry;
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod opener;
