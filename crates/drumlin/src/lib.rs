@@ -5,7 +5,7 @@
 //! db                                        opens, wires, recovers
 //! compaction   layout   version             what the files are and how they change
 //! memory       log      table   iter filter the parts
-//! commit budget pages  cache  key  options  the shared ground
+//! commit budget pages  cache  key  encoding options  the shared ground
 //! env          sync     error               the outside, and what may go wrong
 //! ```
 //! The order is checked by `cargo x tidy`.
@@ -19,6 +19,7 @@ mod db;
 #[cfg(test)]
 #[path = "../tests/support/dice.rs"]
 mod dice;
+mod encoding;
 pub mod env;
 mod error;
 mod filter;

@@ -19,7 +19,7 @@ const GROUPS: &[&[&str]] = &[
     &["db"],
     &["compaction", "layout", "version"],
     &["memory", "log", "table", "iter", "filter"],
-    &["commit", "budget", "pages", "cache", "key", "options"],
+    &["commit", "budget", "pages", "cache", "key", "options", "encoding"],
     &["env", "sync", "error"],
 ];
 

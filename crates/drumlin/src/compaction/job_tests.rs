@@ -61,7 +61,7 @@ impl Rig {
         Rig {
             options,
             context,
-            levels: Levels::default(),
+            levels: Levels::new(bytewise(), Vec::new()),
             entries: Vec::new(),
             tombstones: Vec::new(),
             model: BTreeMap::new(),
@@ -107,7 +107,7 @@ impl Rig {
 
     fn apply(&mut self, outcome: CompactionOutcome) {
         let added: Vec<_> = outcome.added.iter().map(|(level, _, table)| (*level, table.clone())).collect();
-        self.levels = self.levels.apply(&Bytewise, &added, &outcome.removed);
+        self.levels = self.levels.apply(&added, &outcome.removed);
         outcome.obsolete.iter().for_each(|table| table.mark_obsolete());
         drop(outcome);
         self.context.shelf.sweep();
@@ -169,7 +169,7 @@ impl Rig {
         let hasher = KeyHasher::new(7);
         for key in self.model.keys() {
             for at in self.context.snapshots.iter().copied().chain([Lsn::MAX]) {
-                let found = self.levels.get(&Bytewise, key, hasher.hash(key), at).unwrap();
+                let found = self.levels.get(key, hasher.hash(key), at).unwrap();
                 let found = found.filter(|version| version.kind == Kind::Put).map(|version| version.value);
                 assert_eq!(found.as_deref(), self.expected(key, at), "{key:?} at {at}: {story}");
             }
@@ -357,7 +357,7 @@ fn parts_side_by_side_write_what_one_would() {
             let outcome = run_compaction(&plan, &rig.context).unwrap();
             rig.apply(outcome);
             rig.check(&format!("{parallelism} threads"));
-            let sets = rig.levels.tombstones(&Bytewise, None, None).unwrap();
+            let sets = rig.levels.tombstones(None, None).unwrap();
             let horizons = Horizons::of_snapshots(rig.context.snapshots.clone());
             let tombstones = Tombstones::join(&Bytewise, &sets, &horizons, (None, None));
             outcomes.push((rig.entries_of(1), tombstones));

@@ -44,6 +44,21 @@ pub(super) struct PartBounds<'a> {
     pub below: &'a [Arc<TableHandle>],
 }
 
+impl PartBounds<'_> {
+    /// Moves `cursor` to the first entry of the part.
+    fn seek(&self, cursor: &mut impl Cursor) -> Result<()> {
+        match self.start {
+            Some(start) => cursor.seek(start, Lsn::MAX),
+            None => cursor.seek_first(),
+        }
+    }
+
+    /// True if the table that `writer` writes is large enough.
+    fn is_full(&self, writer: &TableWriter) -> bool {
+        writer.estimated_bytes() >= self.table_bytes || writer.memory_bytes() >= self.memory_bytes
+    }
+}
+
 /// The new tables of a job or of one part of it.
 pub(super) struct Outputs {
     context: JobContext,
@@ -104,10 +119,7 @@ impl Outputs {
         bounds: &PartBounds<'_>,
     ) -> Result<()> {
         let comparator = self.context.table_options.comparator.clone();
-        match bounds.start {
-            Some(start) => cursor.seek(start, Lsn::MAX)?,
-            None => cursor.seek_first()?,
-        }
+        bounds.seek(cursor)?;
         let mut walk: Walk<'_> = rules.walk(bounds.start);
         let mut below = Below::new(bounds, &*comparator);
         let mut open: Option<Open> = None;
@@ -130,14 +142,8 @@ impl Outputs {
             self.entries_read += 1;
             unchecked_bytes += key.len() + value.len();
             if verdict == Verdict::Keep {
-                if may_cut
-                    && open.as_ref().is_some_and(|open| {
-                        open.writer.estimated_bytes() >= bounds.table_bytes
-                            || open.writer.memory_bytes() >= bounds.memory_bytes
-                            || below.is_too_much(key)
-                    })
-                    && let Some(full) = open.take()
-                {
+                let is_full = |open: &mut Open| bounds.is_full(&open.writer) || below.is_too_much(key);
+                if may_cut && let Some(full) = open.take_if(is_full) {
                     self.finish(full, rules, start.as_deref(), Some(key))?;
                     start = Some(key.to_vec());
                 }

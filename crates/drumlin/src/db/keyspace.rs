@@ -311,11 +311,7 @@ impl Keyspace {
         self.state.check_open()?;
         let bounds = scan::owned_bounds(bounds);
         let levels = self.state.current.load(&epoch::pin()).levels.clone();
-        let bytes = levels.approximate_bytes(
-            &*self.state.options.comparator,
-            scan::key_of(&bounds.0),
-            scan::key_of(&bounds.1),
-        )?;
+        let bytes = levels.approximate_bytes(scan::key_of(&bounds.0), scan::key_of(&bounds.1))?;
         self.state.check_open()?;
         Ok(bytes)
     }

@@ -37,7 +37,6 @@ pub(crate) struct Found {
 /// memory from being freed.
 pub(crate) fn lookup(keyspace: &KeyspaceState, slots: &Slots, key: &[u8], at: Lsn) -> Result<Found> {
     let committed = |slot: u32, lsn: Lsn| !slots.is_in_flight(slot, lsn);
-    let comparator = &*keyspace.options.comparator;
     let (levels, hash) = {
         let guard = epoch::pin();
         let superversion = keyspace.current.load(&guard);
@@ -47,12 +46,12 @@ pub(crate) fn lookup(keyspace: &KeyspaceState, slots: &Slots, key: &[u8], at: Ls
             }
         }
         let hash = keyspace.hasher.hash(key);
-        if let Some(version) = superversion.levels.get_cached(comparator, key, hash, at, &guard)? {
+        if let Some(version) = superversion.levels.get_cached(key, hash, at, &guard)? {
             return Ok(in_tables(version));
         }
         (superversion.levels.clone(), hash)
     };
-    Ok(in_tables(levels.get(comparator, key, hash, at)?))
+    Ok(in_tables(levels.get(key, hash, at)?))
 }
 
 fn in_tables(version: Option<Version>) -> Found {

@@ -101,7 +101,7 @@ fn loom_a_writer_finds_the_generation_of_its_lsn_while_it_turns() {
             table,
             current: Current::new(SuperVersion {
                 generations: vec![Generation::new(Lsn(0), MemTable::new(bytewise()))],
-                levels: std::sync::Arc::new(Levels::new(&*bytewise(), Vec::new())),
+                levels: std::sync::Arc::new(Levels::new(bytewise(), Vec::new())),
                 flushed_to: Lsn(0),
             }),
             went_to: [AtomicU64::new(0), AtomicU64::new(0)],

@@ -76,9 +76,7 @@ pub(crate) fn open(env: Env, directory: &Path, options: Options) -> Result<Arc<S
     for keyspace in keyspaces.values() {
         let guard = epoch::pin();
         let levels = &keyspace.current.load(&guard).levels;
-        levels
-            .check(&*keyspace.options.comparator)
-            .map_err(|misfit| Error::corruption(&info.path, None, misfit.to_string()))?;
+        levels.check().map_err(|misfit| Error::corruption(&info.path, None, misfit.to_string()))?;
     }
 
     let session_segment = state.session.map_or(0, |s| s.first_segment);
@@ -266,7 +264,7 @@ pub(crate) fn keyspaces_of(
                     .collect()
             })
             .collect();
-        let levels = Arc::new(Levels::new(&*keyspace_options.comparator, levels));
+        let levels = Arc::new(Levels::new(keyspace_options.comparator.clone(), levels));
         let memtable = memory.memtable(&keyspace_options.comparator);
         let first = SuperVersion {
             generations: vec![Generation::new(stored.flushed_to, memtable)],
@@ -317,7 +315,7 @@ pub(crate) fn new_keyspace(
         hasher: store.hasher,
         current: Current::new(SuperVersion {
             generations: vec![Generation::new(start, memtable)],
-            levels: Arc::new(Levels::new(&*options.comparator, Vec::new())),
+            levels: Arc::new(Levels::new(options.comparator.clone(), Vec::new())),
             flushed_to: start,
         }),
         options,

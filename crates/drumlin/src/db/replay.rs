@@ -21,7 +21,7 @@ use crossbeam_epoch as epoch;
 use crate::compaction::CompactionOutcome;
 use crate::error::{Error, Result};
 use crate::key::{Kind, Lsn};
-use crate::log::{EntryView, Prior, Recovered};
+use crate::log::{Entry, Prior, Recovered};
 use crate::version::{self, VersionEdit};
 
 use super::background::{apply, edit_of, flush_generations, job_context};
@@ -91,7 +91,7 @@ impl<'a> Replay<'a> {
         let by_id = by_id(&keyspaces);
         let mut last_applied = Lsn::ZERO;
         let recovered = self.recovered;
-        let applied = recovered.replay(first_unflushed(&keyspaces), &mut |lsn, entry: EntryView<'_>| {
+        let applied = recovered.replay(first_unflushed(&keyspaces), &mut |lsn, entry: Entry<'_>| {
             let Some(keyspace) = self.keyspace_of(&by_id, entry.keyspace)? else { return Ok(()) };
             let guard = epoch::pin();
             let now = keyspace.current.load(&guard);
@@ -144,7 +144,7 @@ impl<'a> Replay<'a> {
         }
         let keyspaces = self.store.keyspaces.lock().clone();
         let by_id = by_id(&keyspaces);
-        self.recovered.replay(first_unflushed(&keyspaces), &mut |_, entry: EntryView<'_>| {
+        self.recovered.replay(first_unflushed(&keyspaces), &mut |_, entry: Entry<'_>| {
             self.keyspace_of(&by_id, entry.keyspace).map(drop)
         })?;
         self.checked = true;
@@ -176,7 +176,7 @@ impl<'a> Replay<'a> {
         let next_table_id = store.next_table_id.load(Ordering::Relaxed);
         self.edit.changes.extend(edit_of(keyspace.id, outcome, Some(end), next_table_id).changes);
         let flushed = keyspace.current.replace(|now| {
-            let levels = apply(&now.levels, keyspace, outcome);
+            let levels = apply(&now.levels, outcome);
             let memtable = store.memory.memtable(&keyspace.options.comparator);
             Some(SuperVersion {
                 generations: vec![Generation::new(end, memtable)],

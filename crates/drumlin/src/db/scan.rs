@@ -99,7 +99,7 @@ impl Scan {
         let comparator = keyspace.options.comparator.clone();
         let within = (key_of(&bounds.0), key_of(&bounds.1));
         let at = Horizons::at(snapshot.lsn);
-        let mut tombstones = levels.tombstones(&*comparator, within.0, within.1)?;
+        let mut tombstones = levels.tombstones(within.0, within.1)?;
         for memtable in memtables.iter().filter(|memtable| memtable.has_tombstones()) {
             tombstones.extend(memtable.tombstones(&at));
         }
@@ -129,7 +129,7 @@ impl Scan {
             children.push(Box::new(memtable.cursor()));
         }
         let (start, end) = (key_of(&self.bounds.0), key_of(&self.bounds.1));
-        children.extend(self.levels.cursors(&self.comparator, start, end));
+        children.extend(self.levels.cursors(start, end));
         Side { cursor: Merge::new(self.comparator.clone(), children), last_key: Vec::new(), gave: false }
     }
 

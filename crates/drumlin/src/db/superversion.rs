@@ -108,7 +108,7 @@ impl SuperVersion {
         let start = self.generations.last().map_or(self.flushed_to, |oldest| oldest.start);
         SuperVersion {
             generations: vec![Generation::new(start, memtable)],
-            levels: Arc::default(),
+            levels: Arc::new(self.levels.emptied()),
             flushed_to: self.flushed_to,
         }
     }
@@ -172,7 +172,7 @@ mod tests {
     fn current() -> Current {
         Current::new(SuperVersion {
             generations: vec![Generation::new(Lsn(10), MemTable::new(bytewise()))],
-            levels: Arc::new(Levels::new(&*bytewise(), Vec::new())),
+            levels: Arc::new(Levels::new(bytewise(), Vec::new())),
             flushed_to: Lsn(10),
         })
     }
@@ -210,7 +210,7 @@ mod tests {
         let left = current.replace(|now| {
             Some(SuperVersion {
                 generations: now.generations.clone(),
-                levels: Arc::new(Levels::new(&*bytewise(), Vec::new())),
+                levels: Arc::new(Levels::new(bytewise(), Vec::new())),
                 flushed_to: now.flushed_to,
             })
         });

@@ -36,7 +36,7 @@ use crossbeam_epoch as epoch;
 use crate::commit::InFlight;
 use crate::error::{Error, Result};
 use crate::key::{KEY_BYTES_MAX, Kind, Lsn, VALUE_BYTES_MAX};
-use crate::log::{EntryParts, RecordParts};
+use crate::log::{Entry, RecordParts};
 use crate::memory::ReservedRanges;
 use crate::options::{Durability, WriteOptions};
 use crate::sync::failpoint;
@@ -112,13 +112,8 @@ fn install(
     value: &[u8],
     expectation: Option<Expectation>,
 ) -> Result<Installed> {
-    let entries = [EntryParts {
-        keyspace: keyspace.id.0,
-        kind,
-        expected: expectation.as_ref().map(|e| e.lsn),
-        key,
-        value,
-    }];
+    let entries =
+        [Entry { keyspace: keyspace.id.0, kind, expected: expectation.as_ref().map(|e| e.lsn), key, value }];
     let record = RecordParts::new(&entries)?;
     let units = if keyspace.options.logged { record.units() } else { 1 };
     let room = store.room(units)?;
@@ -225,9 +220,9 @@ pub(crate) fn commit_batch(store: &Store, operations: &[Operation], options: Wri
         }
         operation.keyspace.check_open()?;
     }
-    let entries: Vec<EntryParts<'_>> = operations
+    let entries: Vec<Entry<'_>> = operations
         .iter()
-        .map(|o| EntryParts {
+        .map(|o| Entry {
             keyspace: o.keyspace.id.0,
             kind: o.kind,
             expected: None,

@@ -10,7 +10,7 @@ use crate::compaction::retain::{Retention, Verdict};
 use crate::dice::Dice;
 use crate::env::MemFs;
 use crate::iter::{RangeTombstone, Tombstones};
-use crate::key::{Bytewise, KeyHasher, Kind};
+use crate::key::{Bytewise, KeyHasher, Kind, bytewise};
 use crate::layout::{ManualPick, debt_bytes, pick, pick_manual};
 use crate::table::{Shelf, TableId, TableOptions};
 
@@ -78,7 +78,7 @@ impl Sim {
             },
             entries_per_table,
             shelf: Shelf::new(MemFs::new(), Arc::new(BlockCache::new(0))),
-            levels: Levels::default(),
+            levels: Levels::new(bytewise(), Vec::new()),
             contents: HashMap::new(),
             next_id: 1,
             memtable: Content::default(),
@@ -185,7 +185,7 @@ impl Sim {
         let outputs = self.retained(vec![content], &self.snapshots, KeySpans::EVERYTHING, usize::MAX);
         for output in outputs {
             let table = self.add_table(output);
-            self.levels = self.levels.apply(&Bytewise, &[(0, table)], &[]);
+            self.levels = self.levels.apply(&[(0, table)], &[]);
         }
     }
 
@@ -289,7 +289,7 @@ impl Sim {
         let removed: Vec<(u32, TableId)> = plan.tables().map(|(l, table)| (l, table.meta().id)).collect();
         let added: Vec<(u32, Arc<TableHandle>)> =
             outputs.into_iter().map(|table| (plan.output_level, table)).collect();
-        self.levels = self.levels.apply(&Bytewise, &added, &removed);
+        self.levels = self.levels.apply(&added, &removed);
         for pair in self.levels.level(plan.output_level as usize).windows(2) {
             let overlap = pair[0].meta().overlaps_table(&Bytewise, pair[1].meta());
             assert!(!overlap, "{plan} leaves an overlap: {:?} {:?}", pair[0].meta(), pair[1].meta());
@@ -494,7 +494,7 @@ impl Sim {
         }
         content.order();
         let table = self.add_table(content);
-        self.levels = self.levels.apply(&Bytewise, &[(level, table.clone())], &[]);
+        self.levels = self.levels.apply(&[(level, table.clone())], &[]);
         table.meta().id
     }
 

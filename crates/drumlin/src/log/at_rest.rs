@@ -45,7 +45,8 @@ pub fn reserve(fs: &dyn FileSystem, dir: &Path, segment: u64, segment_bytes: usi
 impl Recovered {
     /// Removes the segments below the floor, which are kept for their blocks. True if there was one.
     pub fn remove_unneeded(&self) -> Result<bool> {
-        let unneeded: Vec<_> = self.segments.iter().filter(|s| s.index < self.floor.0 / self.units).collect();
+        let first = self.geometry.segment_of(self.floor);
+        let unneeded: Vec<_> = self.segments.iter().filter(|s| s.index < first).collect();
         if unneeded.is_empty() {
             return Ok(false);
         }

@@ -18,7 +18,7 @@
 use crate::error::{Error, Result};
 use crate::key::Lsn;
 
-use super::format::{HEADER_PAGE, Keys, RECORD_HEAD, RecordKind, Word};
+use super::format::{Keys, RECORD_HEAD, RecordKind, Word};
 use super::reader::{Look, Reader};
 
 /// Longest body of which every byte is tried with every value.
@@ -87,7 +87,7 @@ fn may_be_judged(reader: &mut Reader<'_>, keys: &Keys, lsn: Lsn, units: u64, aft
     if after.same_boot {
         return Ok(true);
     }
-    let start = HEADER_PAGE as u64 + lsn.0 % reader.units() * Lsn::UNIT_BYTES;
+    let start = reader.geometry().file_offset(lsn);
     let next = start + units * Lsn::UNIT_BYTES;
     if start / SECTOR_BYTES != next / SECTOR_BYTES {
         return Ok(false);

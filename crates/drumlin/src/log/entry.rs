@@ -1,7 +1,7 @@
 //! The body of a write record: its entries, to be written and as read back.
 //!
-//! Place: `db` makes [`RecordParts`] from borrowed keys and values; `writer` encodes them straight
-//! into the mapped segment; `recover` hands out [`EntryView`]s.
+//! Place: `db` makes [`RecordParts`] of entries with borrowed keys and values; `writer` encodes them straight
+//! into the mapped segment; `recovered` hands entries out.
 //!
 //! Layout of one entry, repeated to the end of the body: keyspace varint, kind u8, flags u8
 //! (bit 0: an expected LSN follows), key length varint, value length varint, [expected u64],
@@ -11,6 +11,7 @@
 //! 1. `RecordParts::units()` is exactly what the encoding takes.
 //! 2. Decoding never panics; what it cannot read is an error that says where.
 
+use crate::encoding::{Decoder, Malformed, varint_bytes, write_varint};
 use crate::error::{Error, Result};
 use crate::key::{BATCH_BYTES_MAX, KEY_BYTES_MAX, Kind, Lsn, VALUE_BYTES_MAX};
 
@@ -18,9 +19,9 @@ use super::format::RECORD_HEAD;
 
 const FLAG_EXPECTED: u8 = 1;
 
-/// One entry to be logged.
+/// One entry, to be logged or read back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EntryParts<'a> {
+pub struct Entry<'a> {
     /// The keyspace's number.
     pub keyspace: u32,
     /// What the version says.
@@ -36,7 +37,7 @@ pub struct EntryParts<'a> {
 /// One atomic write to be logged: entries, and the room they take.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordParts<'a> {
-    entries: &'a [EntryParts<'a>],
+    entries: &'a [Entry<'a>],
     body_bytes: u32,
 }
 
@@ -46,7 +47,7 @@ pub(super) trait Sink {
     fn put(&mut self, bytes: &[u8]);
 }
 
-impl EntryParts<'_> {
+impl Entry<'_> {
     /// Bytes of the encoded entry.
     #[inline]
     fn encoded_bytes(&self) -> usize {
@@ -64,11 +65,11 @@ impl EntryParts<'_> {
     pub(super) fn encode(&self, sink: &mut impl Sink) {
         // The longest head is 5 + 2 + 10 + 10 + 8 bytes.
         let mut head = [0u8; 40];
-        let mut at = put_varint(&mut head, 0, u64::from(self.keyspace));
+        let mut at = write_varint(&mut head, 0, u64::from(self.keyspace));
         head[at] = self.kind as u8;
         head[at + 1] = if self.expected.is_some() { FLAG_EXPECTED } else { 0 };
-        at = put_varint(&mut head, at + 2, self.key.len() as u64);
-        at = put_varint(&mut head, at, self.value.len() as u64);
+        at = write_varint(&mut head, at + 2, self.key.len() as u64);
+        at = write_varint(&mut head, at, self.value.len() as u64);
         if let Some(expected) = self.expected {
             head[at..at + 8].copy_from_slice(&expected.0.to_le_bytes());
             at += 8;
@@ -84,7 +85,7 @@ impl<'a> RecordParts<'a> {
     ///
     /// Errors: [`Error::InvalidArgument`] if a key, a value or the whole is larger than allowed.
     #[inline]
-    pub fn new(entries: &'a [EntryParts<'a>]) -> Result<RecordParts<'a>> {
+    pub fn new(entries: &'a [Entry<'a>]) -> Result<RecordParts<'a>> {
         let mut bytes = 0usize;
         for entry in entries {
             // The value of a range delete is a key.
@@ -108,7 +109,7 @@ impl<'a> RecordParts<'a> {
     }
 
     /// The entries.
-    pub fn entries(&self) -> &'a [EntryParts<'a>] {
+    pub fn entries(&self) -> &'a [Entry<'a>] {
         self.entries
     }
 
@@ -120,27 +121,12 @@ impl<'a> RecordParts<'a> {
 }
 
 #[cold]
-fn too_large(entry: &EntryParts<'_>) -> Error {
+fn too_large(entry: &Entry<'_>) -> Error {
     Error::invalid(format!(
         "a key of {} bytes with a value of {} bytes: at most {KEY_BYTES_MAX} and {VALUE_BYTES_MAX} are allowed",
         entry.key.len(),
         entry.value.len()
     ))
-}
-
-/// One entry read back from the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EntryView<'a> {
-    /// The keyspace's number.
-    pub keyspace: u32,
-    /// What the version says.
-    pub kind: Kind,
-    /// For a read-modify-write: the LSN it read.
-    pub expected: Option<Lsn>,
-    /// The user key; for a range delete its start.
-    pub key: &'a [u8],
-    /// The value; for a range delete its end.
-    pub value: &'a [u8],
 }
 
 /// Why a body with a good checksum cannot be read.
@@ -152,71 +138,26 @@ pub(super) enum EntryFault {
     Newer,
 }
 
-/// Decodes the entry at `*at` and moves `*at` behind it; `None` for one that may be skipped.
-pub(super) fn decode_entry<'a>(body: &'a [u8], at: &mut usize) -> Result<Option<EntryView<'a>>, EntryFault> {
-    const SHORT: EntryFault = EntryFault::Bad("an entry ends beyond its record");
-    let keyspace = varint(body, at).ok_or(SHORT)?;
+impl From<Malformed> for EntryFault {
+    fn from(_: Malformed) -> EntryFault {
+        EntryFault::Bad("an entry ends beyond its record")
+    }
+}
+
+/// Decodes the next entry of a body; `None` for one that may be skipped.
+pub(super) fn decode_entry<'a>(body: &mut Decoder<'a>) -> Result<Option<Entry<'a>>, EntryFault> {
     let keyspace =
-        u32::try_from(keyspace).map_err(|_| EntryFault::Bad("a keyspace number beyond 32 bits"))?;
-    let kind_byte = take(body, at, 1).ok_or(SHORT)?[0];
-    let flags = take(body, at, 1).ok_or(SHORT)?[0];
-    let key_bytes = varint(body, at).ok_or(SHORT)?;
-    let value_bytes = varint(body, at).ok_or(SHORT)?;
-    let expected = if flags & FLAG_EXPECTED != 0 {
-        let bytes = take(body, at, 8).ok_or(SHORT)?;
-        Some(Lsn(u64::from_le_bytes(bytes.try_into().map_err(|_| SHORT)?)))
-    } else {
-        None
-    };
-    let key = take(body, at, usize::try_from(key_bytes).map_err(|_| SHORT)?).ok_or(SHORT)?;
-    let value = take(body, at, usize::try_from(value_bytes).map_err(|_| SHORT)?).ok_or(SHORT)?;
+        u32::try_from(body.varint()?).map_err(|_| EntryFault::Bad("a keyspace number beyond 32 bits"))?;
+    let [kind_byte, flags] = body.array()?;
+    let (key_bytes, value_bytes) = (body.length()?, body.length()?);
+    let expected = if flags & FLAG_EXPECTED != 0 { Some(Lsn(body.u64()?)) } else { None };
+    let (key, value) = (body.take(key_bytes)?, body.take(value_bytes)?);
     match Kind::from_u8(kind_byte) {
         Some(_) if flags & !FLAG_EXPECTED != 0 => Err(EntryFault::Newer),
-        Some(kind) => Ok(Some(EntryView { keyspace, kind, expected, key, value })),
+        Some(kind) => Ok(Some(Entry { keyspace, kind, expected, key, value })),
         None if kind_byte >= 0x80 => Ok(None),
         None => Err(EntryFault::Newer),
     }
-}
-
-fn take<'a>(bytes: &'a [u8], at: &mut usize, count: usize) -> Option<&'a [u8]> {
-    let end = at.checked_add(count)?;
-    let taken = bytes.get(*at..end)?;
-    *at = end;
-    Some(taken)
-}
-
-/// Bytes of an encoded varint.
-#[inline]
-fn varint_bytes(value: u64) -> usize {
-    ((63 - (value | 1).leading_zeros()) / 7 + 1) as usize
-}
-
-/// Encodes `value` at `at`; the position behind it.
-#[inline(always)]
-fn put_varint(bytes: &mut [u8; 40], mut at: usize, mut value: u64) -> usize {
-    while value >= 0x80 {
-        bytes[at] = value as u8 | 0x80;
-        value >>= 7;
-        at += 1;
-    }
-    bytes[at] = value as u8;
-    at + 1
-}
-
-fn varint(bytes: &[u8], at: &mut usize) -> Option<u64> {
-    let mut value = 0u64;
-    for shift in (0..64).step_by(7) {
-        let byte = *bytes.get(*at)?;
-        *at += 1;
-        if shift == 63 && byte > 1 {
-            return None;
-        }
-        value |= u64::from(byte & 0x7f) << shift;
-        if byte & 0x80 == 0 {
-            return Some(value);
-        }
-    }
-    None
 }
 
 #[cfg(test)]
@@ -244,7 +185,7 @@ mod tests {
         ) {
             let parts: Vec<_> = entries
                 .iter()
-                .map(|(keyspace, kind, expected, key, value)| EntryParts {
+                .map(|(keyspace, kind, expected, key, value)| Entry {
                     keyspace: *keyspace, kind: *kind, expected: expected.map(Lsn), key, value,
                 })
                 .collect();
@@ -254,45 +195,41 @@ mod tests {
                 entry.encode(&mut body);
             }
             prop_assert_eq!(body.len(), record.body_bytes() as usize);
-            let mut at = 0;
+            let mut body = Decoder::new(&body);
             for part in &parts {
-                let seen = decode_entry(&body, &mut at).expect("whole").expect("known");
+                let seen = decode_entry(&mut body).expect("whole").expect("known");
                 prop_assert_eq!(
                     (seen.keyspace, seen.kind, seen.expected, seen.key, seen.value),
                     (part.keyspace, part.kind, part.expected, part.key, part.value)
                 );
             }
-            prop_assert_eq!(at, body.len());
+            prop_assert!(body.is_empty());
         }
 
         #[test]
         fn any_bytes_decode_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
-            let mut at = 0;
-            while at < bytes.len() && decode_entry(&bytes, &mut at).is_ok() {}
-            prop_assert!(at <= bytes.len());
+            let mut body = Decoder::new(&bytes);
+            while !body.is_empty() && decode_entry(&mut body).is_ok() {}
+            prop_assert!(bytes.ends_with(body.rest()));
         }
     }
 
     #[test]
     fn unknown_kinds_must_be_understood_below_0x80_and_may_be_skipped_above() {
-        let mut at = 0;
-        assert_eq!(decode_entry(&[0, 3, 0, 0, 0], &mut at), Err(EntryFault::Newer));
-        at = 0;
-        assert_eq!(
-            decode_entry(&[0, 0x83, 9, 1, 0, b'k'], &mut at),
-            Err(EntryFault::Bad("an entry ends beyond its record"))
-        );
-        at = 0;
-        assert_eq!(decode_entry(&[0, 0x83, 2, 1, 0, b'k'], &mut at), Ok(None));
-        assert_eq!(at, 6);
-        at = 0;
-        assert_eq!(decode_entry(&[0, 1, 2, 0, 0], &mut at), Err(EntryFault::Newer));
+        let decode = |body: &[u8]| decode_entry(&mut Decoder::new(body)).map(|entry| entry.is_some());
+        assert_eq!(decode(&[0, 3, 0, 0, 0]), Err(EntryFault::Newer));
+        let short = EntryFault::Bad("an entry ends beyond its record");
+        assert_eq!(decode(&[0, 0x83, 9, 1, 0, b'k']), Err(short));
+        assert_eq!(decode(&[0, 1, 2, 0, 0]), Err(EntryFault::Newer));
+        let mut body = Decoder::new(&[0, 0x83, 2, 1, 0, b'k', 7]);
+        assert_eq!(decode_entry(&mut body), Ok(None));
+        assert_eq!(body.rest(), [7], "skipped whole");
     }
 
     #[test]
     fn oversized_keys_are_refused() {
         let key = vec![0; KEY_BYTES_MAX + 1];
-        let entry = EntryParts { keyspace: 0, kind: Kind::Put, expected: None, key: &key, value: b"" };
+        let entry = Entry { keyspace: 0, kind: Kind::Put, expected: None, key: &key, value: b"" };
         assert!(matches!(RecordParts::new(&[entry]), Err(Error::InvalidArgument(_))));
     }
 }

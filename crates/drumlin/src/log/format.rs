@@ -13,6 +13,7 @@
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use crate::encoding::{Decoder, Malformed, u64_at};
 use crate::env::PAGE_BYTES;
 use crate::key::Lsn;
 
@@ -230,15 +231,9 @@ impl Mark {
 
     /// Decodes the body of a mark record.
     pub(crate) fn decode(body: &[u8]) -> Option<Mark> {
-        if body.len() != MARK_BYTES {
-            return None;
-        }
-        Some(Mark {
-            from: Lsn(u64_at(body, 0)?),
-            complete_to: Lsn(u64_at(body, 8)?),
-            count: u64_at(body, 16)?,
-            digest: u64_at(body, 24)?,
-        })
+        let body: &[u8; MARK_BYTES] = body.try_into().ok()?;
+        let word = |n: usize| u64::from_le_bytes(body.as_chunks().0[n]);
+        Some(Mark { from: Lsn(word(0)), complete_to: Lsn(word(1)), count: word(2), digest: word(3) })
     }
 }
 
@@ -295,47 +290,40 @@ impl FileHeader {
     /// Decodes a header page.
     pub(crate) fn decode(page: &[u8], secret: u64) -> Result<FileHeader, HeaderFault> {
         let bad = HeaderFault::Bad;
-        let bytes = page.get(..HEADER_BYTES).ok_or(bad("the file ends inside its header"))?;
-        if bytes[..8] != MAGIC {
+        let mut bytes = Decoder::new(page);
+        let (body, checksum) = (bytes.take(HEADER_BYTES - 8)?, bytes.u64()?);
+        let mut fields = Decoder::new(body);
+        if fields.array()? != MAGIC {
             return Err(bad("this is not a log segment (wrong magic number)"));
         }
-        let u64_of = |offset| u64_at(bytes, offset).ok_or(bad("the file ends inside its header"));
-        let u32_of = |offset: usize| u64_of(offset).map(|v| v as u32);
-        let id_of = |offset: usize| {
-            bytes
-                .get(offset..offset + 16)
-                .and_then(|b| b.try_into().ok())
-                .ok_or(bad("the file ends inside its header"))
-        };
-        if u64_of(HEADER_BYTES - 8)? != xxh3_64_with_seed(&bytes[..HEADER_BYTES - 8], secret) {
+        if checksum != xxh3_64_with_seed(body, secret) {
             return Err(bad("the header's checksum does not match"));
         }
-        let version = u32_of(8)?;
+        let version = fields.u32()?;
         if version != VERSION {
             return Err(HeaderFault::Newer(version));
         }
-        let flags = u32_of(12)?;
+        let flags = fields.u32()?;
         if flags & !FLAG_PRIOR_CLEAN != 0 {
             return Err(bad("the header has unknown flags"));
         }
         Ok(FileHeader {
-            uuid: id_of(16)?,
-            segment: u64_of(32)?,
-            segment_bytes: u64_of(40)?,
-            salt: u64_of(48)?,
-            boot_id: id_of(56)?,
-            session_first: Lsn(u64_of(72)?),
-            prior_end: Lsn(u64_of(80)?),
+            uuid: fields.array()?,
+            segment: fields.u64()?,
+            segment_bytes: fields.u64()?,
+            salt: fields.u64()?,
+            boot_id: fields.array()?,
+            session_first: Lsn(fields.u64()?),
+            prior_end: Lsn(fields.u64()?),
             prior_clean: flags & FLAG_PRIOR_CLEAN != 0,
         })
     }
 }
 
-/// The little-endian u64 at `offset`, if it is there.
-#[inline]
-pub(crate) fn u64_at(bytes: &[u8], offset: usize) -> Option<u64> {
-    let end = offset.checked_add(8)?;
-    Some(u64::from_le_bytes(bytes.get(offset..end)?.try_into().ok()?))
+impl From<Malformed> for HeaderFault {
+    fn from(_: Malformed) -> HeaderFault {
+        HeaderFault::Bad("the file ends inside its header")
+    }
 }
 
 /// The file name of a segment.

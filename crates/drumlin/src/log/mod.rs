@@ -54,6 +54,7 @@ mod damage;
 mod entry;
 mod format;
 mod gate;
+mod geometry;
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod opener;
@@ -82,7 +83,7 @@ use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{CachePadded, Condvar, Mutex};
 
 pub use at_rest::{remove_temporaries, reserve};
-pub use entry::{EntryParts, EntryView, RecordParts};
+pub use entry::{Entry, RecordParts};
 pub use format::Uuid;
 pub use recover::{Mode, ScanOptions, scan};
 pub use recovered::{Recovered, SegmentInfo};

@@ -14,11 +14,13 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::encoding::u64_at;
 use crate::env::{FileSystem, ReadMode};
 use crate::error::{Error, Result};
 use crate::key::Lsn;
 
-use super::format::{HEADER_PAGE, Keys, RECORD_HEAD, RecordKind, Word, u64_at};
+use super::format::{HEADER_PAGE, Keys, RECORD_HEAD, RecordKind, Word};
+use super::geometry::Geometry;
 
 /// A segment file as found.
 #[derive(Clone, Debug)]
@@ -32,7 +34,7 @@ pub(super) struct SegmentFile {
 pub(super) struct Reader<'a> {
     fs: &'a dyn FileSystem,
     files: &'a BTreeMap<u64, SegmentFile>,
-    units: u64,
+    geometry: Geometry,
     loaded: Vec<(u64, Arc<Vec<u8>>)>,
 }
 
@@ -68,26 +70,25 @@ pub(super) enum Look {
 }
 
 impl<'a> Reader<'a> {
-    /// A reader of these segments of `units` units each.
+    /// A reader of these segments.
     pub(super) fn new(
         fs: &'a dyn FileSystem,
         files: &'a BTreeMap<u64, SegmentFile>,
-        units: u64,
+        geometry: Geometry,
     ) -> Reader<'a> {
-        Reader { fs, files, units, loaded: Vec::new() }
+        Reader { fs, files, geometry, loaded: Vec::new() }
     }
 
-    /// Log units per segment.
-    pub(super) fn units(&self) -> u64 {
-        self.units
+    /// The shape of the segments.
+    pub(super) fn geometry(&self) -> Geometry {
+        self.geometry
     }
 
     /// File and byte offset of an LSN, for messages.
     pub(super) fn place(&self, dir: &Path, lsn: Lsn) -> (PathBuf, u64) {
-        let index = lsn.0 / self.units;
-        let offset = HEADER_PAGE as u64 + lsn.0 % self.units * 8;
+        let index = self.geometry.segment_of(lsn);
         let path = self.files.get(&index).map(|f| f.path.clone());
-        (path.unwrap_or_else(|| dir.join(super::format::segment_name(index))), offset)
+        (path.unwrap_or_else(|| dir.join(super::format::segment_name(index))), self.geometry.file_offset(lsn))
     }
 
     /// The data of a segment, as far as the file goes; `None` if there is no file.
@@ -101,7 +102,7 @@ impl<'a> Reader<'a> {
         let Some(file) = self.files.get(&index) else {
             return Ok(None);
         };
-        let bytes = file.bytes.saturating_sub(HEADER_PAGE as u64).min(self.units * 8);
+        let bytes = file.bytes.saturating_sub(HEADER_PAGE as u64).min(self.geometry.data_bytes());
         let mut data = vec![0; bytes as usize];
         if bytes > 0 {
             self.fs.open(&file.path, ReadMode::Buffered)?.read_exact_at(&mut data, HEADER_PAGE as u64)?;
@@ -113,8 +114,9 @@ impl<'a> Reader<'a> {
 
     /// The unit at `lsn`, if a file holds it.
     pub(super) fn unit(&mut self, lsn: u64) -> Result<Option<u64>> {
-        let offset = (lsn % self.units) as usize * 8;
-        Ok(self.load(lsn / self.units)?.and_then(|data| u64_at(data, offset)))
+        let lsn = Lsn(lsn);
+        let offset = self.geometry.data_offset(lsn);
+        Ok(self.load(self.geometry.segment_of(lsn))?.and_then(|data| u64_at(data, offset)))
     }
 
     /// The bytes of `[start, end)` in units, gathered if they span segments.
@@ -122,11 +124,11 @@ impl<'a> Reader<'a> {
         if start == end {
             return Ok(Some((Arc::default(), 0..0)));
         }
-        let units = self.units;
-        let (first, last) = (start / units, (end - 1) / units);
+        let geometry = self.geometry;
+        let (first, last) = (geometry.segment_of(Lsn(start)), geometry.segment_of(Lsn(end - 1)));
         let in_segment = |index: u64| {
-            let base = index * units;
-            (start.max(base) - base) as usize * 8..(end.min(base + units) - base) as usize * 8
+            let (base, border) = (geometry.first_lsn(index).0, geometry.first_lsn(index + 1).0);
+            (start.max(base) - base) as usize * 8..(end.min(border) - base) as usize * 8
         };
         if first == last {
             let range = in_segment(first);
@@ -199,11 +201,11 @@ impl<'a> Reader<'a> {
     pub(super) fn find_record(&mut self, keys: &Keys, from: u64, limit: u64) -> Result<Option<u64>> {
         let mut at = from;
         while at < limit {
-            let index = at / self.units;
-            let base = index * self.units;
+            let index = self.geometry.segment_of(Lsn(at));
+            let (base, border) = (self.geometry.first_lsn(index).0, self.geometry.first_lsn(index + 1).0);
             let Some(data) = self.load(index)?.cloned() else {
                 // A missing segment: go on in the next.
-                at = base + self.units;
+                at = border;
                 continue;
             };
             let end = limit.min(base + data.len() as u64 / 8);
@@ -218,7 +220,7 @@ impl<'a> Reader<'a> {
                 }
                 at += 1;
             }
-            at = at.max(base + self.units);
+            at = at.max(border);
         }
         Ok(None)
     }

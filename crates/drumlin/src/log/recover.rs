@@ -33,6 +33,7 @@ use crate::key::Lsn;
 
 use super::damage::{After, changed_byte};
 use super::format::{self, FileHeader, HEADER_PAGE, HeaderFault, Keys, MARK_UNITS, Uuid};
+use super::geometry::Geometry;
 use super::reader::{Reader, SegmentFile};
 use super::recovered::{Recovered, SegmentInfo, SessionInfo};
 use super::session::{SessionScan, scan_session};
@@ -75,85 +76,44 @@ struct Session {
 /// Errors: what reading met; [`Error::Corruption`] (unless inspecting) with file and offset;
 /// [`Error::Unsupported`] for what only a newer version understands.
 pub fn scan(fs: &Arc<dyn FileSystem>, dir: &Path, options: ScanOptions) -> Result<Recovered> {
-    let mut scan = Scan { options, problems: Vec::new() };
-    let units = (options.segment_bytes / 8).max(1) as u64;
-    let mut files = scan.list_segments(fs, dir, units)?;
+    let geometry = Geometry::new(options.segment_bytes);
+    let mut scan = Scan { fs, dir, options, geometry, reaches: options.reaches, problems: Vec::new() };
+    let mut files = scan.list_segments()?;
     let newest = files.keys().next_back().copied();
-    let mut segments: BTreeMap<u64, SegmentInfo> =
-        files.iter().map(|(i, f)| (*i, segment_info(*i, f))).collect();
-    let headers = scan.read_headers(fs, &files, units)?;
-    let floor = headers.values().filter_map(|(_, floor)| *floor).max();
-    if floor.is_none() && newest.is_some() {
-        let path = files.values().next().map(|f| f.path.clone()).unwrap_or_default();
-        scan.problem(Error::corruption(
-            path,
-            format::FLOOR_SLOTS[0] as u64,
-            "no header page names the log's floor",
-        ))?;
-    }
-    let floor = floor.unwrap_or_default();
-    files.retain(|index, _| *index >= floor.0 / units);
+    let mut segments: Segments = files.iter().map(|(i, f)| (*i, segment_info(*i, f))).collect();
+    let headers = scan.read_headers(&files)?;
+    let floor = scan.floor(&headers, &files)?;
+    let floor_segment = geometry.segment_of(floor);
+    files.retain(|index, _| *index >= floor_segment);
     let sessions = scan.group(&headers, &files)?;
-
-    let mut recovered = Recovered {
-        end: Lsn::ZERO,
-        clean: true,
-        next_segment: newest.map_or(1, |n| n + 1).max(1),
-        floor,
-        torn: None,
-        dropped_writes: 0,
-        dropped_bytes: 0,
-        sessions: Vec::new(),
-        segments: Vec::new(),
-        problems: Vec::new(),
-        runs: Vec::new(),
-        fs: fs.clone(),
-        dir: dir.to_path_buf(),
-        files: files.clone(),
-        units,
-    };
-    if newest.is_some() && !files.contains_key(&(floor.0 / units)) {
-        scan.missing(dir, floor.0 / units)?;
+    if newest.is_some() && !files.contains_key(&floor_segment) {
+        scan.missing(floor_segment)?;
     }
     // Without the last header it is not known where the log ends.
-    let knows_end =
-        newest.is_none_or(|newest| headers.get(&newest).is_some_and(|(header, _)| header.is_ok()));
-    let mut reaches = if knows_end { options.reaches } else { Lsn::ZERO };
-    let mut reader = Reader::new(&**fs, &files, units);
+    if newest.is_some_and(|newest| headers.get(&newest).is_none_or(|(header, _)| header.is_err())) {
+        scan.reaches = Lsn::ZERO;
+    }
+
+    let next_segment = newest.map_or(1, |n| n + 1).max(1);
+    let mut recovered = Recovered::empty(fs.clone(), dir, files.clone(), geometry, floor, next_segment);
+    let mut reader = Reader::new(&**fs, &files, geometry);
     for (at, session) in sessions.iter().enumerate() {
         let later = sessions.get(at + 1).map(|s| &s.header);
         let same_boot = session.header.boot_id == fs.boot_id();
         let start = floor.max(session.header.session_first);
-        let last_end = Lsn(session.indexes.last().map_or(0, |i| i + 1) * units);
+        let last_end = geometry.first_lsn(session.indexes.last().map_or(0, |i| i + 1));
         let limit = later.map_or(last_end, |l| l.prior_end);
         let problem = &mut |problem| scan.problem(problem);
         let mut found = scan_session(&mut reader, dir, &session.keys, start, limit, problem)?;
         match later {
-            Some(later) => {
-                found.end_sealed(limit, later.prior_clean, same_boot);
-                // The close record itself was perhaps never synced: the process may have died there.
-                let lost = found.holes.iter().find(|h| h.start.0 + MARK_UNITS != limit.0);
-                if let (true, Some(hole)) = (later.prior_clean, lost) {
-                    scan.problem(Error::Corruption(hole.corruption("the session was closed cleanly")))?;
-                }
-            }
+            Some(later) => scan.judge_sealed(&mut found, later, same_boot)?,
             None => {
-                found.end_last(same_boot);
+                let after = After { same_boot, limit: last_end };
+                scan.judge_last(&mut found, &mut reader, session, &after)?;
                 recovered.end = found.end;
                 recovered.clean = found.closed;
                 recovered.torn = found.torn.clone();
                 (recovered.dropped_writes, recovered.dropped_bytes) = found.dropped;
-                let after = After { same_boot, limit: last_end };
-                for hole in found.suspects(same_boot) {
-                    if let Some(byte) = changed_byte(&mut reader, &session.keys, hole.start, &after)? {
-                        scan.problem(Error::Corruption(hole.damage(byte)))?;
-                    }
-                }
-                if let Some(hole) = found.hole_below(reaches, last_end) {
-                    let told = format!("the manifest says that the log reached {reaches}");
-                    scan.problem(Error::Corruption(hole.corruption(&told)))?;
-                    reaches = Lsn::ZERO;
-                }
             }
         }
         // After a power loss the names of the last session's segments may be gone, but the first;
@@ -165,26 +125,18 @@ pub fn scan(fs: &Arc<dyn FileSystem>, dir: &Path, options: ScanOptions) -> Resul
         } else {
             last_end
         };
-        for index in start.0 / units..present_to.0.div_ceil(units) {
-            if !files.contains_key(&index) && index != floor.0 / units {
-                scan.missing(dir, index)?;
-            }
-        }
-        scan.check_lengths(session, &found, &files, units)?;
+        let first_segment = geometry.segment_of(start);
+        let is_lost = |index: &u64| !files.contains_key(index) && *index != floor_segment;
+        let mut lost = (first_segment..geometry.segment_from(present_to)).filter(is_lost);
+        lost.try_for_each(|index| scan.missing(index))?;
+        scan.check_lengths(session, &found, &files)?;
         note_segments(&mut segments, session, &found);
-        let range = start.0 / units..limit.0.div_ceil(units).max(start.0 / units);
+        let range = first_segment..geometry.segment_from(limit).max(first_segment);
         segments.range_mut(range).for_each(|(_, info)| info.read = true);
         recovered.sessions.push(session_info(session, &found, same_boot));
         recovered.runs.extend(found.runs.iter().map(|run| (run.start, run.end, session.keys)));
     }
-    if recovered.end < reaches {
-        let last = newest.map_or("there is none".into(), |newest| format!("the last one is {newest}"));
-        let what = format!(
-            "the log ends at LSN {}, but the manifest says that it reached {reaches}: this segment or a later one is missing ({last})",
-            recovered.end
-        );
-        scan.problem(Error::corruption(dir.join(format::segment_name(reaches.0 / units)), None, what))?;
-    }
+    scan.check_reaches(recovered.end, newest)?;
     recovered.segments = segments.into_values().collect();
     recovered.problems = scan.problems;
     Ok(recovered)
@@ -216,7 +168,7 @@ fn segment_info(index: u64, file: &SegmentFile) -> SegmentInfo {
 }
 
 /// Fills in what the scan of a session says about its segments.
-fn note_segments(segments: &mut BTreeMap<u64, SegmentInfo>, session: &Session, found: &SessionScan) {
+fn note_segments(segments: &mut Segments, session: &Session, found: &SessionScan) {
     for index in &session.indexes {
         if let Some(info) = segments.get_mut(index) {
             info.session_first = Some(session.header.session_first);
@@ -228,12 +180,21 @@ fn note_segments(segments: &mut BTreeMap<u64, SegmentInfo>, session: &Session, f
 
 type Headers = BTreeMap<u64, (Result<FileHeader>, Option<Lsn>)>;
 
-struct Scan {
+/// What is told of each segment, by number.
+type Segments = BTreeMap<u64, SegmentInfo>;
+
+/// The scan of one log: what it reads, and what it has met.
+struct Scan<'a> {
+    fs: &'a Arc<dyn FileSystem>,
+    dir: &'a Path,
     options: ScanOptions,
+    geometry: Geometry,
+    /// The log must reach this far; ZERO once it is told that it does not, or cannot be known.
+    reaches: Lsn,
     problems: Vec<Corruption>,
 }
 
-impl Scan {
+impl Scan<'_> {
     /// Keeps a corruption when inspecting; else, and for other errors, gives it back.
     fn problem(&mut self, problem: Error) -> Result<()> {
         match problem {
@@ -245,12 +206,8 @@ impl Scan {
         }
     }
 
-    fn list_segments(
-        &mut self,
-        fs: &Arc<dyn FileSystem>,
-        dir: &Path,
-        units: u64,
-    ) -> Result<BTreeMap<u64, SegmentFile>> {
+    fn list_segments(&mut self) -> Result<BTreeMap<u64, SegmentFile>> {
+        let (fs, dir) = (self.fs, self.dir);
         let mut files = BTreeMap::new();
         if !fs.exists(dir)? {
             return Ok(files);
@@ -258,7 +215,7 @@ impl Scan {
         for entry in fs.list(dir)?.into_iter().filter(|e| !e.is_dir) {
             let Some(index) = format::parse_segment_name(&entry.name) else { continue };
             let path = dir.join(&entry.name);
-            if index.checked_mul(units).is_none_or(|first| first >= Lsn::END.0) {
+            if index.checked_mul(self.geometry.units()).is_none_or(|first| first >= Lsn::END.0) {
                 self.problem(Error::corruption(path, None, format!("a log cannot have segment {index}")))?;
                 continue;
             }
@@ -268,17 +225,12 @@ impl Scan {
     }
 
     /// The header of every file, or what is wrong with it, and its floor if the header is good.
-    fn read_headers(
-        &self,
-        fs: &Arc<dyn FileSystem>,
-        files: &BTreeMap<u64, SegmentFile>,
-        units: u64,
-    ) -> Result<Headers> {
+    fn read_headers(&self, files: &BTreeMap<u64, SegmentFile>) -> Result<Headers> {
         let mut headers = Headers::new();
         for (&index, file) in files {
             let mut page = vec![0; HEADER_PAGE.min(file.bytes as usize)];
-            fs.open(&file.path, ReadMode::Buffered)?.read_exact_at(&mut page, 0)?;
-            let header = self.check_header(&page, index, file, units);
+            self.fs.open(&file.path, ReadMode::Buffered)?.read_exact_at(&mut page, 0)?;
+            let header = self.check_header(&page, index, file);
             let floor = header
                 .as_ref()
                 .ok()
@@ -288,7 +240,7 @@ impl Scan {
         Ok(headers)
     }
 
-    fn check_header(&self, page: &[u8], index: u64, file: &SegmentFile, units: u64) -> Result<FileHeader> {
+    fn check_header(&self, page: &[u8], index: u64, file: &SegmentFile) -> Result<FileHeader> {
         let bad = |what: String| Err(Error::corruption(&file.path, 0, what));
         let header = match FileHeader::decode(page, self.options.secret) {
             Ok(header) => header,
@@ -301,21 +253,32 @@ impl Scan {
         if header.uuid != self.options.uuid {
             return bad("the segment belongs to another store".into());
         }
-        if header.segment != index || header.segment_bytes != units * 8 {
+        let data_bytes = self.geometry.data_bytes();
+        if header.segment != index || header.segment_bytes != data_bytes {
             return bad(format!(
-                "the header says segment {} of {} bytes, but it should be segment {index} of {} bytes",
-                header.segment,
-                header.segment_bytes,
-                units * 8
+                "the header says segment {} of {} bytes, but it should be segment {index} of {data_bytes} bytes",
+                header.segment, header.segment_bytes,
             ));
         }
-        if header.session_first.0 > index * units || !header.session_first.0.is_multiple_of(units) {
+        if header.session_first > self.geometry.first_lsn(index)
+            || !header.session_first.0.is_multiple_of(self.geometry.units())
+        {
             return bad(format!("the header says that its session began at LSN {}", header.session_first));
         }
         if header.prior_end > header.session_first {
             return bad(format!("the header says that the session before ended at LSN {}", header.prior_end));
         }
         Ok(header)
+    }
+
+    /// The highest floor that a good header names. A log without one is damaged.
+    fn floor(&mut self, headers: &Headers, files: &BTreeMap<u64, SegmentFile>) -> Result<Lsn> {
+        let floor = headers.values().filter_map(|(_, floor)| *floor).max();
+        if let (None, Some(first)) = (floor, files.values().next()) {
+            let what = "no header page names the log's floor";
+            self.problem(Error::corruption(&first.path, format::FLOOR_SLOTS[0] as u64, what))?;
+        }
+        Ok(floor.unwrap_or_default())
     }
 
     /// The sessions of the segments from the floor on, oldest first.
@@ -360,6 +323,56 @@ impl Scan {
         Ok(sessions)
     }
 
+    /// Rules 1 and 4 for a session that `later` sealed.
+    fn judge_sealed(&mut self, found: &mut SessionScan, later: &FileHeader, same_boot: bool) -> Result<()> {
+        let limit = later.prior_end;
+        found.end_sealed(limit, later.prior_clean, same_boot);
+        // The close record itself was perhaps never synced: the process may have died there.
+        let lost = found.holes.iter().find(|h| h.start.0 + MARK_UNITS != limit.0);
+        match lost {
+            Some(hole) if later.prior_clean => {
+                self.problem(Error::Corruption(hole.corruption("the session was closed cleanly")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Rules 2 to 4 for the last session.
+    fn judge_last(
+        &mut self,
+        found: &mut SessionScan,
+        reader: &mut Reader<'_>,
+        session: &Session,
+        after: &After,
+    ) -> Result<()> {
+        found.end_last(after.same_boot);
+        for hole in found.suspects(after.same_boot) {
+            if let Some(byte) = changed_byte(reader, &session.keys, hole.start, after)? {
+                self.problem(Error::Corruption(hole.damage(byte)))?;
+            }
+        }
+        if let Some(hole) = found.hole_below(self.reaches, after.limit) {
+            let told = format!("the manifest says that the log reached {}", self.reaches);
+            self.problem(Error::Corruption(hole.corruption(&told)))?;
+            self.reaches = Lsn::ZERO;
+        }
+        Ok(())
+    }
+
+    /// Rule 4 for a log that ends at `end`, in or before the segment `newest`.
+    fn check_reaches(&mut self, end: Lsn, newest: Option<u64>) -> Result<()> {
+        let reaches = self.reaches;
+        if end >= reaches {
+            return Ok(());
+        }
+        let last = newest.map_or("there is none".into(), |newest| format!("the last one is {newest}"));
+        let what = format!(
+            "the log ends at LSN {end}, but the manifest says that it reached {reaches}: this segment or a later one is missing ({last})"
+        );
+        let path = self.dir.join(format::segment_name(self.geometry.segment_of(reaches)));
+        self.problem(Error::corruption(path, None, what))
+    }
+
     /// Segment files have their full length before they get their names; only a clean close cuts
     /// one, the one in which it ends.
     fn check_lengths(
@@ -367,20 +380,19 @@ impl Scan {
         session: &Session,
         found: &SessionScan,
         files: &BTreeMap<u64, SegmentFile>,
-        units: u64,
     ) -> Result<()> {
-        let closed_in = found.closed.then(|| found.end.0.saturating_sub(1) / units);
+        let closed_in = found.closed.then(|| self.geometry.segment_of(Lsn(found.end.0.saturating_sub(1))));
         for index in &session.indexes {
             let Some(file) = files.get(index) else { continue };
-            if file.bytes < HEADER_PAGE as u64 + units * 8 && closed_in != Some(*index) {
+            if file.bytes < self.geometry.file_bytes() && closed_in != Some(*index) {
                 self.problem(Error::corruption(&file.path, file.bytes, "the segment has been cut short"))?;
             }
         }
         Ok(())
     }
 
-    fn missing(&mut self, dir: &Path, index: u64) -> Result<()> {
-        let path = dir.join(format::segment_name(index));
+    fn missing(&mut self, index: u64) -> Result<()> {
+        let path = self.dir.join(format::segment_name(index));
         self.problem(Error::corruption(path, None, format!("log segment {index} is missing")))
     }
 }

@@ -8,15 +8,17 @@
 //! 2. Nothing is written.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::encoding::Decoder;
 use crate::env::FileSystem;
 use crate::error::{Corruption, Error, Result};
 use crate::key::Lsn;
 
-use super::entry::{EntryFault, EntryView, decode_entry};
+use super::entry::{Entry, EntryFault, decode_entry};
 use super::format::{Keys, RecordKind};
+use super::geometry::Geometry;
 use super::reader::{Look, Reader, SegmentFile};
 use super::start::Prior;
 
@@ -122,10 +124,38 @@ pub struct Recovered {
     pub(super) fs: Arc<dyn FileSystem>,
     pub(super) dir: PathBuf,
     pub(super) files: BTreeMap<u64, SegmentFile>,
-    pub(super) units: u64,
+    pub(super) geometry: Geometry,
 }
 
 impl Recovered {
+    /// A log of these files in which no session was found yet.
+    pub(super) fn empty(
+        fs: Arc<dyn FileSystem>,
+        dir: &Path,
+        files: BTreeMap<u64, SegmentFile>,
+        geometry: Geometry,
+        floor: Lsn,
+        next_segment: u64,
+    ) -> Recovered {
+        Recovered {
+            end: Lsn::ZERO,
+            clean: true,
+            next_segment,
+            floor,
+            torn: None,
+            dropped_writes: 0,
+            dropped_bytes: 0,
+            sessions: Vec::new(),
+            segments: Vec::new(),
+            problems: Vec::new(),
+            runs: Vec::new(),
+            fs,
+            dir: dir.to_path_buf(),
+            files,
+            geometry,
+        }
+    }
+
     /// What the next session must know ([`super::LogOptions::prior`]).
     pub fn prior(&self) -> Prior {
         Prior {
@@ -140,7 +170,7 @@ impl Recovered {
     /// elsewhere. A flush syncs the log first, but what a damaged or foreign log says must not
     /// matter here: an LSN is never drawn twice.
     pub fn first_segment_after(&self, newest: Lsn) -> u64 {
-        self.next_segment.max(newest.0 / self.units + 1)
+        self.next_segment.max(self.geometry.segment_of(newest) + 1)
     }
 
     /// Gives every entry of every record that counts and has LSN ≥ `from` to `apply`, in the
@@ -148,8 +178,8 @@ impl Recovered {
     ///
     /// Errors: what `apply` returns; [`Error::Corruption`] if a record changed since the scan or
     /// its entries make no sense; [`Error::Unsupported`] for entries of a newer version.
-    pub fn replay(&self, from: Lsn, apply: &mut dyn FnMut(Lsn, EntryView<'_>) -> Result<()>) -> Result<()> {
-        let mut reader = Reader::new(&*self.fs, &self.files, self.units);
+    pub fn replay(&self, from: Lsn, apply: &mut dyn FnMut(Lsn, Entry<'_>) -> Result<()>) -> Result<()> {
+        let mut reader = Reader::new(&*self.fs, &self.files, self.geometry);
         for (start, end, keys) in &self.runs {
             if *end <= from {
                 continue;
@@ -177,11 +207,11 @@ impl Recovered {
         reader: &Reader<'_>,
         lsn: Lsn,
         body: &[u8],
-        apply: &mut dyn FnMut(Lsn, EntryView<'_>) -> Result<()>,
+        apply: &mut dyn FnMut(Lsn, Entry<'_>) -> Result<()>,
     ) -> Result<()> {
-        let mut at = 0;
-        while at < body.len() {
-            match decode_entry(body, &mut at) {
+        let mut body = Decoder::new(body);
+        while !body.is_empty() {
+            match decode_entry(&mut body) {
                 Ok(Some(entry)) => apply(lsn, entry)?,
                 Ok(None) => {}
                 Err(fault) => {

@@ -117,7 +117,7 @@ impl Scanner<'_, '_, '_> {
     }
 
     fn take(&mut self, record: &Record, run: &mut Run, problem: OnProblem<'_>) -> Result<()> {
-        let segment = record.lsn.0 / self.reader.units();
+        let segment = self.reader.geometry().segment_of(record.lsn);
         self.found.starts.entry(segment).or_insert((record.lsn, 0)).1 += 1;
         run.end = record.end();
         self.found.closed = record.kind == RecordKind::Close;

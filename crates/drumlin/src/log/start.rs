@@ -23,8 +23,9 @@ use crate::key::Lsn;
 use crate::sync::atomic::{AtomicBool, AtomicU64};
 use crate::sync::{CachePadded, Condvar, Mutex};
 
-use super::format::{self, FileHeader, HEADER_BYTES, HEADER_PAGE, Keys};
+use super::format::{self, FileHeader, HEADER_BYTES, Keys};
 use super::gate::Gate;
+use super::geometry::Geometry;
 use super::segment::Table;
 use super::sync::SyncState;
 use super::{Ballast, Hot, Log, OldSegment, OnBorder, Shared, Spare, State, Uuid};
@@ -77,13 +78,8 @@ impl Log {
         on_border: OnBorder,
     ) -> Result<Arc<Log>> {
         let LogOptions { segment_bytes, log_bytes_max, secret, uuid, prior } = options;
-        if !segment_bytes.is_power_of_two() || segment_bytes < SEGMENT_BYTES_MIN {
-            return Err(Error::invalid(format!(
-                "a log segment of {segment_bytes} bytes: it must be a power of two of at least {SEGMENT_BYTES_MIN}"
-            )));
-        }
-        let units = segment_bytes as u64 / 8;
-        let first = Lsn(first_segment * units);
+        let geometry = geometry_of(segment_bytes)?;
+        let (units, first) = (geometry.units(), geometry.first_lsn(first_segment));
         if sequencer.tail() != first || prior.end > first {
             return Err(Error::invalid(format!(
                 "the log starts at LSN {first}, but the tail is {} and the last session ended at {}",
@@ -107,7 +103,7 @@ impl Log {
             prior_clean: prior.clean,
         };
         let keys = Keys::new(secret, salt);
-        let (old, spares, doomed) = adopt(env, dir, secret, units, &prior, first_segment)?;
+        let (old, spares, doomed) = adopt(env, dir, secret, geometry, &prior, first_segment)?;
         let floor = if old.is_empty() { first } else { prior.floor };
         let slack = units / 4;
         let shared = Arc::new(Shared {
@@ -127,24 +123,7 @@ impl Log {
             slack,
             small_units: slack / 64,
             files_max: (log_bytes_max / segment_bytes).max(4),
-            state: Mutex::new(State {
-                open_end: first.0,
-                claims: 0,
-                demand_end: 0,
-                waiting_end: 0,
-                prepared: Default::default(),
-                next_index: first_segment + 1,
-                spares,
-                ballast: Ballast::None,
-                old: old.into(),
-                floor,
-                stalled: None,
-                failures: 0,
-                retry: false,
-                stop: false,
-                closed: false,
-                poisoned: None,
-            }),
+            state: Mutex::new(State::starting(first, first_segment + 1, floor, old, spares)),
             work: Condvar::new(),
             progress: Condvar::new(),
             sync: Mutex::new(SyncState { busy: false, mark_from: first, names_below: first_segment + 1 }),
@@ -161,11 +140,7 @@ impl Log {
         // From here on the earlier sessions are sealed, and the floor is durable.
         env.fs.sync_dir(dir)?;
         for path in doomed {
-            match env.fs.remove(&path) {
-                // A leftover under the temporary name of the first segment has become that segment.
-                Err(why) if why.is_missing_file() => {}
-                other => other?,
-            }
+            remove_leftover(env, &path)?;
         }
         shared.publish(segment);
         let log = Arc::new(Log { shared: shared.clone(), opener: Mutex::new(None) });
@@ -175,11 +150,60 @@ impl Log {
     }
 }
 
+/// The shape of segments of so many bytes, if a log can have such.
+fn geometry_of(segment_bytes: usize) -> Result<Geometry> {
+    if !segment_bytes.is_power_of_two() || segment_bytes < SEGMENT_BYTES_MIN {
+        return Err(Error::invalid(format!(
+            "a log segment of {segment_bytes} bytes: it must be a power of two of at least {SEGMENT_BYTES_MIN}"
+        )));
+    }
+    Ok(Geometry::new(segment_bytes))
+}
+
+impl State {
+    /// Of a session that opens its first segment, at `first`.
+    fn starting(first: Lsn, next_index: u64, floor: Lsn, old: Vec<OldSegment>, spares: Vec<Spare>) -> State {
+        State {
+            open_end: first.0,
+            claims: 0,
+            demand_end: 0,
+            waiting_end: 0,
+            prepared: Default::default(),
+            next_index,
+            spares,
+            ballast: Ballast::None,
+            old: old.into(),
+            floor,
+            stalled: None,
+            failures: 0,
+            retry: false,
+            stop: false,
+            closed: false,
+            poisoned: None,
+        }
+    }
+}
+
+fn remove_leftover(env: &Env, path: &Path) -> Result<()> {
+    match env.fs.remove(path) {
+        // One under the temporary name of the first segment has become that segment.
+        Err(why) if why.is_missing_file() => Ok(()),
+        other => other,
+    }
+}
+
 /// Segments that are needed, files that can be reused, files to be removed.
 type Found = (Vec<OldSegment>, Vec<Spare>, Vec<PathBuf>);
 
 /// Sorts what lies in the directory.
-fn adopt(env: &Env, dir: &Path, secret: u64, units: u64, prior: &Prior, first_segment: u64) -> Result<Found> {
+fn adopt(
+    env: &Env,
+    dir: &Path,
+    secret: u64,
+    geometry: Geometry,
+    prior: &Prior,
+    first_segment: u64,
+) -> Result<Found> {
     let (mut old, mut spares, mut doomed) = (Vec::new(), Vec::new(), Vec::new());
     for entry in env.fs.list(dir)? {
         let path = join(dir, &entry.name);
@@ -195,10 +219,10 @@ fn adopt(env: &Env, dir: &Path, secret: u64, units: u64, prior: &Prior, first_se
                 path.display()
             )));
         }
-        if index >= prior.floor.0 / units {
+        if index >= geometry.segment_of(prior.floor) {
             let first_record = prior.first_records.iter().find(|f| f.0 == index).map(|f| f.1);
             old.push(OldSegment { index, path, bytes: entry.bytes, first_record });
-        } else if is_own_file(env, &path, index, secret) && entry.bytes == HEADER_PAGE as u64 + units * 8 {
+        } else if is_own_file(env, &path, index, secret) && entry.bytes == geometry.file_bytes() {
             spares.push(Spare { path, region: None });
         } else {
             doomed.push(path);

@@ -19,13 +19,9 @@
 
 use std::cmp::Ordering;
 
+use crate::encoding::{Malformed, get_varint, put_varint};
 use crate::key::{Comparator, Lsn};
-use crate::table::varint::{get_varint, put_varint};
 use crate::table::walk::Walk;
-
-/// The bytes are not a block, although their checksum is right.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Malformed;
 
 /// Length of the longest common prefix.
 #[inline]
@@ -184,13 +180,12 @@ impl<'a> Block<'a> {
             kind = head[3];
             at += 4;
         } else {
-            let mut number =
-                || usize::try_from(get_varint(bytes, &mut at).ok_or(Malformed)?).or(Err(Malformed));
+            let mut number = || usize::try_from(get_varint(bytes, &mut at)?).or(Err(Malformed));
             (shared, unshared, value_bytes) = (number()?, number()?, number()?);
             kind = *bytes.get(at).ok_or(Malformed)?;
             at += 1;
         }
-        let lsn = Lsn(get_varint(bytes, &mut at).ok_or(Malformed)?);
+        let lsn = Lsn(get_varint(bytes, &mut at)?);
         let value_at = at.checked_add(unshared).ok_or(Malformed)?;
         let next = value_at.checked_add(value_bytes).ok_or(Malformed)?;
         let suffix = bytes.get(at..value_at).ok_or(Malformed)?;

@@ -17,12 +17,13 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
+use crate::encoding::Malformed;
 use crate::error::Result;
 use crate::iter::Cursor;
 use crate::key::{Bytewise, Kind, Lsn};
 use crate::pages::{PageVec, Pages};
 use crate::table::TableHandle;
-use crate::table::block::{Block, Malformed, Order};
+use crate::table::block::{Block, Order};
 use crate::table::frame;
 use crate::table::handle::known_kind;
 use crate::table::index::{Index, Place};

@@ -54,22 +54,22 @@ impl Footer {
     pub(super) fn decode(bytes: &[u8; FOOTER_BYTES], path: &Path, file_bytes: u64) -> Result<Footer> {
         let offset = file_bytes.saturating_sub(FOOTER_BYTES as u64);
         let corrupt = |what: &str| Error::corruption(path, offset, what);
-        let number = |at: usize| bytes[at..at + 8].iter().rev().fold(0, |n, &byte| n << 8 | u64::from(byte));
-        if number(56) != MAGIC {
+        let word = |n: usize| u64::from_le_bytes(bytes.as_chunks().0[n]);
+        if word(7) != MAGIC {
             return Err(corrupt("the file does not end like a table"));
         }
-        if number(48) != xxh3_64_with_seed(&bytes[..48], MAGIC) {
+        if word(6) != xxh3_64_with_seed(&bytes[..48], MAGIC) {
             return Err(corrupt("the footer's checksum is wrong"));
         }
-        let version = (number(40) >> 32) as u32;
+        let version = (word(5) >> 32) as u32;
         if version > VERSION {
             let why = format!("it is a table of version {version}, this build reads up to {VERSION}");
             return Err(Error::Unsupported { path: path.to_path_buf(), why });
         }
         let footer = Footer {
-            properties: Place { offset: number(0), bytes: number(8) },
-            seed: number(16),
-            file_bytes: number(24),
+            properties: Place { offset: word(0), bytes: word(1) },
+            seed: word(2),
+            file_bytes: word(3),
         };
         if footer.file_bytes != file_bytes {
             let what = format!("the file has {file_bytes} bytes, its footer says {}", footer.file_bytes);

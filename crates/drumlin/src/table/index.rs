@@ -32,8 +32,9 @@
 
 use std::cmp::Ordering;
 
+use crate::encoding::{Decoder, Malformed};
 use crate::key::{Lsn, key_prefix};
-use crate::table::block::{Malformed, Order, shared_prefix};
+use crate::table::block::{Order, shared_prefix};
 
 const HEADER_BYTES: usize = 24;
 const HEADS: u32 = 1;
@@ -180,26 +181,20 @@ impl<'a> Index<'a> {
     #[inline]
     pub(super) fn parse(bytes: &'a [u8]) -> Result<Index<'a>, Malformed> {
         let (header, rest) = bytes.split_first_chunk::<HEADER_BYTES>().ok_or(Malformed)?;
-        let word =
-            |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
-        let (count, flags, prefix_bytes) = (word(0) as usize, word(4), word(16) as usize);
-        let base = u64::from(word(8)) | u64::from(word(12)) << 32;
+        let mut header = Decoder::new(header);
+        let (count, flags, base) = (header.u32()? as usize, header.u32()?, header.u64()?);
+        let (prefix_bytes, zero) = (header.u32()? as usize, header.u32()?);
         let prefix_allowed = flags & HEADS != 0 || prefix_bytes == 0;
-        if count == 0 || flags & !(HEADS | LSNS) != 0 || word(20) != 0 || !prefix_allowed {
+        if count == 0 || flags & !(HEADS | LSNS) != 0 || zero != 0 || !prefix_allowed {
             return Err(Malformed);
         }
-        let mut rest = rest;
-        let mut take = |bytes: usize| {
-            let (taken, left) = rest.split_at_checked(bytes).ok_or(Malformed)?;
-            rest = left;
-            Ok(taken)
-        };
-        let ends = take(count * 8)?.as_chunks().0;
-        let heads = if flags & HEADS != 0 { Some(take(count * 8)?.as_chunks().0) } else { None };
-        let lsns = if flags & LSNS != 0 { Some(take(count * 8)?.as_chunks().0) } else { None };
-        let key_ends = take(count * 4)?.as_chunks().0;
-        let prefix = take(prefix_bytes)?;
-        Ok(Index { base, ends, heads, lsns, key_ends, prefix, keys: rest })
+        let mut rest = Decoder::new(rest);
+        let ends = rest.take(count * 8)?.as_chunks().0;
+        let heads = if flags & HEADS != 0 { Some(rest.take(count * 8)?.as_chunks().0) } else { None };
+        let lsns = if flags & LSNS != 0 { Some(rest.take(count * 8)?.as_chunks().0) } else { None };
+        let key_ends = rest.take(count * 4)?.as_chunks().0;
+        let prefix = rest.take(prefix_bytes)?;
+        Ok(Index { base, ends, heads, lsns, key_ends, prefix, keys: rest.rest() })
     }
 
     /// Checks what `parse` does not: that offsets ascend, keys are in order and heads are theirs. O(count).

@@ -5,15 +5,14 @@
 //!
 //! Invariant: the bounds cover every entry and every range tombstone of the table.
 //!
-//! Bytes: tagged fields (`fields`), see docs/formats/table.md. Tests: below.
+//! Bytes: tagged fields (`encoding`), see docs/formats/table.md. Tests: below.
 
 use std::cmp::Ordering;
-use std::path::Path;
 
-use crate::error::{Error, Result};
+use crate::encoding::{FileDecoder, IGNORABLE, put_field, put_numbers};
+use crate::error::Result;
 use crate::key::{Comparator, Lsn};
 use crate::table::TableId;
-use crate::table::fields::{IGNORABLE, for_each_field, put_field, put_numbers};
 
 /// Describes one table. Make one by `TableWriter::finish`, or from `Default` in tests and simulators.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -109,38 +108,38 @@ impl TableMeta {
         }
     }
 
-    /// Reads what `encode` wrote; `bytes` lie at `offset` of the file `path`.
-    /// [`Error::Unsupported`] for a required field of a later version.
-    pub fn decode(bytes: &[u8], path: &Path, offset: u64) -> Result<TableMeta> {
+    /// Reads what `encode` wrote, to the end of `fields`.
+    /// [`crate::Error::Unsupported`] for a required field of a later version.
+    pub fn decode(fields: &mut FileDecoder<'_>) -> Result<TableMeta> {
         let mut meta = TableMeta::default();
         let mut seen = 0u64;
-        for_each_field(bytes, path, offset, |field| {
-            match field.tag {
-                ID => meta.id = TableId(field.number()?),
-                FILE_BYTES => meta.file_bytes = field.number()?,
-                ENTRIES => meta.entries = field.number()?,
-                DELETES => meta.deletes = field.number()?,
-                RANGE_TOMBSTONES => meta.range_tombstones = field.number()?,
-                SMALLEST => meta.smallest = field.bytes().to_vec(),
-                LARGEST => meta.largest = field.bytes().to_vec(),
+        while let Some((tag, mut field)) = fields.field()? {
+            match tag {
+                ID => meta.id = TableId(field.varint()?),
+                FILE_BYTES => meta.file_bytes = field.varint()?,
+                ENTRIES => meta.entries = field.varint()?,
+                DELETES => meta.deletes = field.varint()?,
+                RANGE_TOMBSTONES => meta.range_tombstones = field.varint()?,
+                SMALLEST => meta.smallest = field.take_rest().to_vec(),
+                LARGEST => meta.largest = field.take_rest().to_vec(),
                 LARGEST_EXCLUSIVE => meta.largest_exclusive = field.flag()?,
-                LSNS => [meta.min_lsn.0, meta.max_lsn.0] = field.numbers()?,
-                RAW_BYTES => meta.raw_bytes = field.number()?,
-                CONTENT_HASH => {
-                    let bytes = field.bytes().try_into().map_err(|_| field.malformed())?;
-                    meta.content_hash = u128::from_le_bytes(bytes);
+                LSNS => (meta.min_lsn, meta.max_lsn) = (Lsn(field.varint()?), Lsn(field.varint()?)),
+                RAW_BYTES => meta.raw_bytes = field.varint()?,
+                CONTENT_HASH => meta.content_hash = u128::from_le_bytes(field.array()?),
+                SEED => meta.seed = field.varint()?,
+                ORIGIN => meta.origin = field.varint()?,
+                GLOBAL_VERSION => meta.global_version = Some(Lsn(field.varint()?)),
+                CREATED_AT_MS => meta.created_at_ms = field.varint()?,
+                tag => {
+                    field.unknown("field", tag)?;
+                    continue;
                 }
-                SEED => meta.seed = field.number()?,
-                ORIGIN => meta.origin = field.number()?,
-                GLOBAL_VERSION => meta.global_version = Some(Lsn(field.number()?)),
-                CREATED_AT_MS => meta.created_at_ms = field.number()?,
-                _ => return field.unknown(),
             }
-            seen |= 1 << (field.tag & 63);
-            Ok(())
-        })?;
+            field.end()?;
+            seen |= 1 << (tag & 63);
+        }
         if seen & ALWAYS != ALWAYS {
-            return Err(Error::corruption(path, offset, "a table's record lacks fields"));
+            return Err(fields.corrupt("a table's record lacks fields"));
         }
         Ok(meta)
     }
@@ -185,7 +184,10 @@ impl TableMeta {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
+    use crate::error::Error;
     use crate::key::Bytewise;
 
     fn full() -> TableMeta {
@@ -216,7 +218,7 @@ mod tests {
     }
 
     fn decode(bytes: &[u8]) -> Result<TableMeta> {
-        TableMeta::decode(bytes, Path::new("MANIFEST"), 100)
+        TableMeta::decode(&mut FileDecoder::new(bytes, Path::new("MANIFEST"), 100))
     }
 
     #[test]

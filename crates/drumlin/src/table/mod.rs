@@ -22,7 +22,6 @@
 mod block;
 mod cursor;
 mod epoch_arc;
-mod fields;
 mod footer;
 mod frame;
 mod graveyard;
@@ -34,7 +33,6 @@ mod resident;
 mod residents;
 mod shelf;
 mod tombstone_block;
-mod varint;
 mod verify;
 mod walk;
 mod writer;

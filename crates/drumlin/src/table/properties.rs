@@ -3,14 +3,14 @@
 //! Place: written behind the index; `resident` reads them after the footer; `verify` compares them
 //! with what the file really holds.
 //!
-//! Bytes: tagged fields (`fields`) in a frame that is never compressed; see docs/formats/table.md.
+//! Bytes: tagged fields (`encoding`) in a frame that is never compressed; see docs/formats/table.md.
 //! Tests: `table/tests/`.
 
 use std::path::Path;
 
+use crate::encoding::{FileDecoder, IGNORABLE, put_field, put_numbers};
 use crate::error::{Error, Result};
 use crate::table::TableMeta;
-use crate::table::fields::{IGNORABLE, for_each_field, put_field, put_numbers};
 use crate::table::index::Place;
 
 const CONTENTS: u8 = 1;
@@ -67,30 +67,22 @@ impl Properties {
     /// Reads the properties that lie at `place` of a file.
     pub(super) fn decode(bytes: &[u8], path: &Path, place: Place) -> Result<Properties> {
         let mut found = Properties::default();
-        for_each_field(bytes, path, place.offset, |field| {
-            match field.tag {
-                CONTENTS => found.contents = TableMeta::decode(field.bytes(), path, place.offset)?,
-                COMPARATOR => {
-                    found.comparator =
-                        String::from_utf8(field.bytes().to_vec()).map_err(|_| field.malformed())?;
+        let mut fields = FileDecoder::new(bytes, path, place.offset);
+        while let Some((tag, mut field)) = fields.field()? {
+            match tag {
+                CONTENTS => found.contents = TableMeta::decode(&mut field)?,
+                COMPARATOR => found.comparator = field.take_text()?.to_owned(),
+                INDEX => (found.index, found.index_depth) = (Some(part(&mut field)?), field.varint()?),
+                FILTER => (found.filter, found.filter_check) = (Some(part(&mut field)?), field.varint()?),
+                TOMBSTONES => found.tombstones = Some(part(&mut field)?),
+                SHAPE => found.shape = [field.varint()?, field.varint()?],
+                tag => {
+                    field.unknown("field", tag)?;
+                    continue;
                 }
-                INDEX => {
-                    let [offset, bytes, depth] = field.numbers()?;
-                    (found.index, found.index_depth) = (Some(Place { offset, bytes }), depth);
-                }
-                FILTER => {
-                    let [offset, bytes, check] = field.numbers()?;
-                    (found.filter, found.filter_check) = (Some(Place { offset, bytes }), check);
-                }
-                TOMBSTONES => {
-                    let [offset, bytes] = field.numbers()?;
-                    found.tombstones = Some(Place { offset, bytes });
-                }
-                SHAPE => found.shape = field.numbers()?,
-                _ => return field.unknown(),
             }
-            Ok(())
-        })?;
+            field.end()?;
+        }
         let malformed = |what: &str| Err(Error::corruption(path, place.offset, what));
         for part in [found.index, found.filter, found.tombstones].into_iter().flatten() {
             if part.bytes == 0 || part.end() > place.offset || part.offset.checked_add(part.bytes).is_none() {
@@ -108,4 +100,8 @@ impl Properties {
         }
         Ok(found)
     }
+}
+
+fn part(field: &mut FileDecoder<'_>) -> Result<Place> {
+    Ok(Place { offset: field.varint()?, bytes: field.varint()? })
 }

@@ -13,12 +13,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::budget::Charge;
+use crate::encoding::Malformed;
 use crate::env::{FileSystem, PAGE_BYTES, ReadMode, ReadableFile};
 use crate::error::{Error, Result};
 use crate::filter::Filter;
 use crate::iter::Tombstones;
 use crate::pages::{PageVec, Pages};
-use crate::table::block::{Malformed, Order};
+use crate::table::block::Order;
 use crate::table::footer::{FOOTER_BYTES, Footer};
 use crate::table::frame::{self, Origin, TRAILER_BYTES};
 use crate::table::index::{Index, Place};
@@ -65,6 +66,23 @@ impl Parts {
     }
 }
 
+/// Opens the file of the table that `meta` describes.
+fn open_file(fs: &dyn FileSystem, path: &Path, meta: &TableMeta) -> Result<Arc<dyn ReadableFile>> {
+    let file = match fs.open(path, ReadMode::Buffered) {
+        // Here for all: a get, a scan, a job, `verify`. A table goes when no manifest names it.
+        Err(error) if error.is_missing_file() => {
+            let what = "the manifest names this table, but the file is missing";
+            return Err(Error::corruption(path, None, what));
+        }
+        opened => opened?,
+    };
+    if file.bytes() != meta.file_bytes {
+        let what = format!("the file has {} bytes, the manifest says {}", file.bytes(), meta.file_bytes);
+        return Err(Error::corruption(path, None, what));
+    }
+    Ok(file)
+}
+
 impl Resident {
     /// Opens the table at `path` that `meta` describes. A handful of reads. A part that is wrong is left out if
     /// `problem` lets it pass; without the properties, which say where the parts are, there is no table.
@@ -75,18 +93,7 @@ impl Resident {
         options: &TableOptions,
         problem: OnProblem<'_>,
     ) -> Result<Resident> {
-        let file = match fs.open(path, ReadMode::Buffered) {
-            // Here for all: a get, a scan, a job, `verify`. A table goes when no manifest names it.
-            Err(error) if error.is_missing_file() => {
-                let what = "the manifest names this table, but the file is missing";
-                return Err(Error::corruption(path, None, what));
-            }
-            opened => opened?,
-        };
-        if file.bytes() != meta.file_bytes {
-            let what = format!("the file has {} bytes, the manifest says {}", file.bytes(), meta.file_bytes);
-            return Err(Error::corruption(path, None, what));
-        }
+        let file = open_file(fs, path, meta)?;
         let tail = Tail::read(&*file, path)?;
         let footer = tail.footer(path)?;
         if footer.seed != meta.seed {

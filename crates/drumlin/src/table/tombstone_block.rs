@@ -4,10 +4,9 @@
 //! `start length varint | start | end length varint | end | lsn varint`.
 //! Tests: below and `table/tests/`.
 
+use crate::encoding::{Decoder, Malformed, put_bytes, put_varint};
 use crate::iter::Tombstones;
 use crate::key::{Comparator, Lsn};
-use crate::table::block::Malformed;
-use crate::table::varint::{get_bytes, get_varint, put_bytes, put_varint};
 
 /// The bytes of a set.
 pub(super) fn encode(tombstones: &Tombstones) -> Vec<u8> {
@@ -27,16 +26,16 @@ pub(super) fn decode(
     comparator: &dyn Comparator,
     version: Option<Lsn>,
 ) -> Result<Tombstones, Malformed> {
-    let mut at = 0;
-    let count = get_varint(bytes, &mut at).ok_or(Malformed)?;
+    let mut bytes = Decoder::new(bytes);
+    let count = bytes.varint()?;
     let mut set = Tombstones::EMPTY;
     // The fragment being read; it is whole when the next one begins.
     let mut open: Option<(&[u8], &[u8])> = None;
     let mut lsns: Vec<Lsn> = Vec::new();
     for _ in 0..count {
-        let start = get_bytes(bytes, &mut at).ok_or(Malformed)?;
-        let end = get_bytes(bytes, &mut at).ok_or(Malformed)?;
-        let lsn = Lsn(get_varint(bytes, &mut at).ok_or(Malformed)?);
+        let start = bytes.bytes()?;
+        let end = bytes.bytes()?;
+        let lsn = Lsn(bytes.varint()?);
         if open == Some((start, end)) {
             if lsns.last().is_some_and(|&newer| newer <= lsn) {
                 return Err(Malformed);
@@ -55,7 +54,7 @@ pub(super) fn decode(
     push(&mut set, open, &lsns, version);
     set.shrink();
     // Given one version, fragments may merge; as written, each must be one of the set.
-    let whole = at == bytes.len() && (version.is_some() || set.len() as u64 == count);
+    let whole = bytes.is_empty() && (version.is_some() || set.len() as u64 == count);
     if whole { Ok(set) } else { Err(Malformed) }
 }
 

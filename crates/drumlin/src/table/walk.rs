@@ -15,8 +15,9 @@
 use std::cell::Cell;
 use std::ops::Range;
 
+use crate::encoding::Malformed;
 use crate::key::{Comparator, Lsn};
-use crate::table::block::{Block, Entry, Malformed};
+use crate::table::block::{Block, Entry};
 
 /// A position in a block that the caller passes to every step.
 #[derive(Default)]

@@ -16,7 +16,7 @@ use std::fmt;
 use std::path::Path;
 
 use super::KeyspaceId;
-use super::fields::{IGNORABLE, Reader, put_block, put_field, put_varint};
+use crate::encoding::{FileDecoder, IGNORABLE, put_bytes, put_field, put_varint};
 use crate::error::Result;
 use crate::key::Lsn;
 use crate::table::{TableId, TableMeta};
@@ -146,7 +146,7 @@ impl VersionEdit {
     /// Reads the stored form. `path` and `base` say where `bytes` lie, for messages.
     pub fn decode(bytes: &[u8], path: &Path, base: u64) -> Result<VersionEdit> {
         let mut edit = VersionEdit::new();
-        let mut fields = Reader::new(bytes, path, base);
+        let mut fields = FileDecoder::new(bytes, path, base);
         while let Some((tag, mut body)) = fields.field()? {
             if let Some(change) = decode_change(tag, &mut body)? {
                 body.end()?;
@@ -168,8 +168,8 @@ fn encode_change(change: &Change, body: &mut Vec<u8>) -> u8 {
     match change {
         Change::CreateKeyspace { id, name, options } => {
             put_varint(body, u64::from(id.0));
-            put_block(body, name.as_bytes());
-            put_block(body, options);
+            put_bytes(body, name.as_bytes());
+            put_bytes(body, options);
             CREATE_KEYSPACE
         }
         Change::DropKeyspace { id } => {
@@ -178,7 +178,7 @@ fn encode_change(change: &Change, body: &mut Vec<u8>) -> u8 {
         }
         Change::SetOptions { keyspace, options } => {
             put_varint(body, u64::from(keyspace.0));
-            put_block(body, options);
+            put_bytes(body, options);
             SET_OPTIONS
         }
         Change::AddTable { keyspace, level, meta } => {
@@ -186,7 +186,7 @@ fn encode_change(change: &Change, body: &mut Vec<u8>) -> u8 {
             put_varint(body, u64::from(*level));
             let mut bytes = Vec::with_capacity(128);
             meta.encode(&mut bytes);
-            put_block(body, &bytes);
+            put_bytes(body, &bytes);
             ADD_TABLE
         }
         Change::RemoveTable { keyspace, level, id } => {
@@ -221,18 +221,22 @@ fn encode_change(change: &Change, body: &mut Vec<u8>) -> u8 {
 }
 
 /// Reads one change; `None` for one that may be skipped.
-fn decode_change(tag: u8, body: &mut Reader<'_>) -> Result<Option<Change>> {
+fn decode_change(tag: u8, body: &mut FileDecoder<'_>) -> Result<Option<Change>> {
     Ok(Some(match tag {
         CREATE_KEYSPACE => Change::CreateKeyspace {
             id: keyspace(body)?,
             name: body.text()?.to_owned(),
-            options: body.block()?.rest().to_vec(),
+            options: body.block()?.take_rest().to_vec(),
         },
         DROP_KEYSPACE => Change::DropKeyspace { id: keyspace(body)? },
         SET_OPTIONS => {
-            Change::SetOptions { keyspace: keyspace(body)?, options: body.block()?.rest().to_vec() }
+            Change::SetOptions { keyspace: keyspace(body)?, options: body.block()?.take_rest().to_vec() }
         }
-        ADD_TABLE => Change::AddTable { keyspace: keyspace(body)?, level: level(body)?, meta: meta(body)? },
+        ADD_TABLE => Change::AddTable {
+            keyspace: keyspace(body)?,
+            level: level(body)?,
+            meta: TableMeta::decode(&mut body.block()?)?,
+        },
         REMOVE_TABLE => Change::RemoveTable {
             keyspace: keyspace(body)?,
             level: level(body)?,
@@ -243,26 +247,20 @@ fn decode_change(tag: u8, body: &mut Reader<'_>) -> Result<Option<Change>> {
         NEXT_KEYSPACE_ID => Change::NextKeyspaceId(body.varint_u32()?),
         SESSION_START => Change::SessionStart { first_segment: body.varint()?, boot_id: body.array()? },
         LOG_REACHES => Change::LogReaches(Lsn(body.varint()?)),
-        unknown if unknown & IGNORABLE != 0 => return Ok(None),
-        unknown => return Err(body.unsupported(format!("change {unknown}"))),
+        tag => return body.unknown("change", tag).map(|()| None),
     }))
 }
 
-fn keyspace(body: &mut Reader<'_>) -> Result<KeyspaceId> {
+fn keyspace(body: &mut FileDecoder<'_>) -> Result<KeyspaceId> {
     Ok(KeyspaceId(body.varint_u32()?))
 }
 
-fn level(body: &mut Reader<'_>) -> Result<u32> {
+fn level(body: &mut FileDecoder<'_>) -> Result<u32> {
     let level = body.varint_u32()?;
     if level > LEVEL_MAX {
         return Err(body.corrupt(format!("level {level} is beyond {LEVEL_MAX}")));
     }
     Ok(level)
-}
-
-fn meta(body: &mut Reader<'_>) -> Result<TableMeta> {
-    let block = body.block()?;
-    TableMeta::decode(block.rest(), block.path(), block.offset())
 }
 
 impl fmt::Display for Change {

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::fields::Reader;
+use crate::encoding::FileDecoder;
 use crate::env::Env;
 use crate::error::{Error, Result};
 
@@ -95,11 +95,11 @@ impl Identity {
                 format!("{} bytes too many", bytes.len() - BYTES),
             ));
         }
-        let mut reader = Reader::new(bytes, path, 0);
-        reader.take(16)?;
-        let uuid = reader.array()?;
-        let secret = reader.u64()?;
-        let segment_bytes = reader.u64()?;
+        let mut fields = FileDecoder::new(bytes, path, 0);
+        fields.take(16)?;
+        let uuid = fields.array()?;
+        let secret = fields.u64()?;
+        let segment_bytes = fields.u64()?;
         if !segment_bytes.is_power_of_two() {
             return Err(Error::corruption(
                 path,
@@ -107,7 +107,7 @@ impl Identity {
                 format!("segment size {segment_bytes} is no power of two"),
             ));
         }
-        let created = Duration::from_millis(reader.u64()?);
+        let created = Duration::from_millis(fields.u64()?);
         Ok(Identity { uuid, secret, segment_bytes, created })
     }
 }
@@ -126,7 +126,7 @@ pub(super) fn check_page(bytes: &[u8], magic: [u8; 8], version: u32, size: usize
     if body[..8] != magic {
         return Err(Error::corruption(path, 0, "the file does not begin with its magic number"));
     }
-    let found = Reader::new(&body[8..12], path, 8).u32()?;
+    let found = FileDecoder::new(&body[8..12], path, 8).u32()?;
     if found != version {
         let why = format!("it has format version {found}, this build knows {version}");
         return Err(Error::Unsupported { path: path.to_path_buf(), why });

@@ -31,8 +31,8 @@ use std::path::Path;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::edit::VersionEdit;
-use super::fields::{IGNORABLE, Reader, put_varint};
 use super::identity::{Identity, check_page};
+use crate::encoding::{FileDecoder, put_varint};
 use crate::error::{Error, Result};
 
 const MAGIC: [u8; 8] = *b"DrmlnMan";
@@ -139,7 +139,7 @@ pub(super) fn header(identity: &Identity, number: u64) -> Vec<u8> {
 /// Reads a whole manifest file, by the rules of the header above.
 pub(super) fn read(bytes: &[u8], path: &Path, identity: &Identity, number: u64) -> Result<Contents> {
     check_page(bytes, MAGIC, VERSION, HEADER_BYTES, path)?;
-    let mut head = Reader::new(&bytes[16..40], path, 16);
+    let mut head = FileDecoder::new(&bytes[16..40], path, 16);
     let found = head.u64()?;
     if found != number {
         return Err(Error::corruption(path, 16, format!("it says it is manifest {found}, not {number}")));
@@ -166,7 +166,7 @@ pub(super) fn read(bytes: &[u8], path: &Path, identity: &Identity, number: u64) 
             break;
         };
         at += RECORD_HEADER_BYTES + payload.len();
-        let mut body = Reader::new(payload, path, offset + RECORD_HEADER_BYTES as u64);
+        let mut body = FileDecoder::new(payload, path, offset + RECORD_HEADER_BYTES as u64);
         match body.u8()? {
             EDIT => {
                 if contents.edits.len() > sealed {
@@ -183,8 +183,7 @@ pub(super) fn read(bytes: &[u8], path: &Path, identity: &Identity, number: u64) 
                 body.end()?;
                 sealed = contents.edits.len();
             }
-            unknown if unknown & IGNORABLE != 0 => {}
-            unknown => return Err(body.unsupported(format!("record kind {unknown}"))),
+            kind => body.unknown("record kind", kind)?,
         }
     }
     if contents.edits.is_empty() {

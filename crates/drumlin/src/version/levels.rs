@@ -1,4 +1,4 @@
-//! Levels: the tables of one keyspace at one time, immutable.
+//! Levels: the tables of one keyspace at one time, with the order of their keys, immutable.
 //!
 //! Place: part of a superversion (`db`); policies read it (`layout`), edits make the next one.
 //!
@@ -36,33 +36,40 @@ use super::state::Misfit;
 type Level = Arc<[Arc<TableHandle>]>;
 
 /// The tables of one keyspace, by level.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Levels {
+    comparator: ComparatorRef,
     /// The last one is not empty.
     levels: Vec<Level>,
 }
 
 impl Levels {
     /// Sorts `levels` as the invariants ask. Deeper levels must not overlap; see [`Levels::check`].
-    pub fn new(comparator: &dyn Comparator, levels: Vec<Vec<Arc<TableHandle>>>) -> Levels {
-        let sorted = |(number, tables)| sorted(comparator, number, tables);
-        Levels::trimmed(levels.into_iter().enumerate().map(sorted).collect())
+    pub fn new(comparator: ComparatorRef, levels: Vec<Vec<Arc<TableHandle>>>) -> Levels {
+        let sorted = |(number, tables)| sorted(&*comparator, number, tables);
+        let levels = levels.into_iter().enumerate().map(sorted).collect();
+        Levels::trimmed(comparator, levels)
     }
 
-    fn trimmed(mut levels: Vec<Level>) -> Levels {
+    fn trimmed(comparator: ComparatorRef, mut levels: Vec<Level>) -> Levels {
         while levels.last().is_some_and(|tables| tables.is_empty()) {
             levels.pop();
         }
-        Levels { levels }
+        Levels { comparator, levels }
+    }
+
+    /// Levels of the same order without a table.
+    pub fn emptied(&self) -> Levels {
+        Levels { comparator: self.comparator.clone(), levels: Vec::new() }
     }
 
     /// Says which tables of a deeper level overlap, if any do: reads would miss keys. A store that
     /// was never damaged by a program of another version cannot have them. O(tables).
-    pub fn check(&self, comparator: &dyn Comparator) -> Result<(), Misfit> {
+    pub fn check(&self) -> Result<(), Misfit> {
         for (number, tables) in self.levels.iter().enumerate().skip(1) {
             for pair in tables.windows(2) {
                 let (a, b) = (pair[0].meta(), pair[1].meta());
-                if !a.ends_before(comparator, &b.smallest) {
+                if !a.ends_before(&*self.comparator, &b.smallest) {
                     let what = format!("tables {:08} and {:08} of level {number} overlap", a.id.0, b.id.0);
                     return Err(Misfit(what));
                 }
@@ -94,31 +101,24 @@ impl Levels {
     /// The newest version of `key` below `at`: a put, or a delete (also for a key that a range
     /// tombstone hides; it carries the tombstone's LSN). `None` if no table knows the key. May read files, so the epoch must
     /// not be pinned.
-    pub fn get(
-        &self,
-        comparator: &dyn Comparator,
-        key: &[u8],
-        hash: u64,
-        at: Lsn,
-    ) -> Result<Option<Version>> {
+    pub fn get(&self, key: &[u8], hash: u64, at: Lsn) -> Result<Option<Version>> {
         let ask = |table: &TableHandle| {
             let version = table.get(key, hash, at)?;
             let covering = table.newest_covering(key, at)?;
             Ok(Some(newer(version, covering)))
         };
-        Ok(self.search(comparator, key, ask)?.flatten())
+        Ok(self.search(key, ask)?.flatten())
     }
 
     /// As [`Levels::get`], from what is in memory; `None` if that does not tell.
     pub fn get_cached(
         &self,
-        comparator: &dyn Comparator,
         key: &[u8],
         hash: u64,
         at: Lsn,
         guard: &Guard,
     ) -> Result<Option<Option<Version>>> {
-        self.search(comparator, key, |table| {
+        self.search(key, |table| {
             let Some(version) = table.get_cached(key, hash, at, guard)? else { return Ok(None) };
             let Some(covering) = table.newest_covering_cached(key, at, guard) else { return Ok(None) };
             Ok(Some(newer(version, covering)))
@@ -129,10 +129,10 @@ impl Levels {
     #[inline]
     fn search(
         &self,
-        comparator: &dyn Comparator,
         key: &[u8],
         ask: impl Fn(&TableHandle) -> Result<Option<Option<Version>>>,
     ) -> Result<Option<Option<Version>>> {
+        let comparator = &*self.comparator;
         for (number, tables) in self.levels.iter().enumerate() {
             let candidates: &[Arc<TableHandle>] = if number == 0 {
                 tables
@@ -153,23 +153,23 @@ impl Levels {
     /// One cursor per table of level 0, newest first, and one per deeper level, for scans; without the tables and levels
     /// that have no key from `start` to `end` (both inclusive; `None` is unbounded). The cursors may still walk beyond the
     /// range. No I/O.
-    pub fn cursors(
-        &self,
-        comparator: &ComparatorRef,
-        start: Option<&[u8]>,
-        end: Option<&[u8]>,
-    ) -> Vec<Box<dyn Cursor>> {
+    pub fn cursors(&self, start: Option<&[u8]>, end: Option<&[u8]>) -> Vec<Box<dyn Cursor>> {
+        let comparator = &*self.comparator;
         let options = CursorOptions::default();
         let mut cursors: Vec<Box<dyn Cursor>> = Vec::with_capacity(self.level(0).len() + self.depth());
-        for table in self.level(0).iter().filter(|t| t.meta().overlaps(&**comparator, start, end, true)) {
+        for table in self.level(0).iter().filter(|t| t.meta().overlaps(comparator, start, end, true)) {
             cursors.push(Box::new(table.cursor(options)));
         }
         for tables in self.levels.iter().skip(1) {
             let first = start.map_or(0, |start| {
-                tables.partition_point(|table| table.meta().ends_before(&**comparator, start))
+                tables.partition_point(|table| table.meta().ends_before(comparator, start))
             });
-            if tables.get(first).is_some_and(|t| t.meta().overlaps(&**comparator, start, end, true)) {
-                cursors.push(Box::new(LevelCursor::new(comparator.clone(), Arc::clone(tables), options)));
+            if tables.get(first).is_some_and(|t| t.meta().overlaps(comparator, start, end, true)) {
+                cursors.push(Box::new(LevelCursor::new(
+                    self.comparator.clone(),
+                    Arc::clone(tables),
+                    options,
+                )));
             }
         }
         cursors
@@ -177,12 +177,8 @@ impl Levels {
 
     /// Bytes of table files that hold the versions from `start` to `end` (`None` is unbounded), to one block a table.
     /// O(tables), and a read for each table of the two ends that is not open.
-    pub fn approximate_bytes(
-        &self,
-        comparator: &dyn Comparator,
-        start: Option<&[u8]>,
-        end: Option<&[u8]>,
-    ) -> Result<u64> {
+    pub fn approximate_bytes(&self, start: Option<&[u8]>, end: Option<&[u8]>) -> Result<u64> {
+        let comparator = &*self.comparator;
         let mut bytes = 0;
         for table in self.tables().filter(|table| table.meta().overlaps(comparator, start, end, true)) {
             let meta = table.meta();
@@ -202,25 +198,18 @@ impl Levels {
     }
 
     /// The range tombstones of the tables that overlap [start, end], a set per table; `None` is unbounded.
-    pub fn tombstones(
-        &self,
-        comparator: &dyn Comparator,
-        start: Option<&[u8]>,
-        end: Option<&[u8]>,
-    ) -> Result<Vec<Arc<Tombstones>>> {
+    pub fn tombstones(&self, start: Option<&[u8]>, end: Option<&[u8]>) -> Result<Vec<Arc<Tombstones>>> {
         self.tables()
-            .filter(|t| t.meta().range_tombstones > 0 && t.meta().overlaps(comparator, start, end, true))
-            .map(|table| table.tombstones())
+            .map(|table| (table, table.meta()))
+            .filter(|(_, meta)| {
+                meta.range_tombstones > 0 && meta.overlaps(&*self.comparator, start, end, true)
+            })
+            .map(|(table, _)| table.tombstones())
             .collect()
     }
 
     /// The levels after an edit: without `removed`, with `added`.
-    pub fn apply(
-        &self,
-        comparator: &dyn Comparator,
-        added: &[(u32, Arc<TableHandle>)],
-        removed: &[(u32, TableId)],
-    ) -> Levels {
+    pub fn apply(&self, added: &[(u32, Arc<TableHandle>)], removed: &[(u32, TableId)]) -> Levels {
         let gone: HashSet<(u32, TableId)> = removed.iter().copied().collect();
         let touched: HashSet<u32> =
             added.iter().map(|(level, _)| *level).chain(removed.iter().map(|(level, _)| *level)).collect();
@@ -232,10 +221,10 @@ impl Levels {
             }
             let stays = self.level(number).iter().filter(|t| !gone.contains(&(level, t.meta().id)));
             let comes = added.iter().filter(|(to, _)| *to == level).map(|(_, table)| table);
-            sorted(comparator, number, stays.chain(comes).cloned().collect())
+            sorted(&*self.comparator, number, stays.chain(comes).cloned().collect())
         });
-        let next = Levels::trimmed(levels.collect());
-        debug_assert_eq!(next.check(comparator), Ok(()));
+        let next = Levels::trimmed(self.comparator.clone(), levels.collect());
+        debug_assert_eq!(next.check(), Ok(()));
         next
     }
 }

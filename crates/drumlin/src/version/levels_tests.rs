@@ -116,8 +116,8 @@ fn random_store(seed: u64) -> Store {
         from = to;
     }
     rows.sort_by(|a, b| compare_versions(&Bytewise, (&a.0, a.1), (&b.0, b.1)));
-    let levels = Levels::new(&Bytewise, levels);
-    levels.check(&Bytewise).unwrap();
+    let levels = Levels::new(bytewise(), levels);
+    levels.check().unwrap();
     Store { rows, tombstones, levels }
 }
 
@@ -137,7 +137,7 @@ fn every_key_at_every_time_reads_as_in_the_history() {
                     (_, Some(lsn)) => Some((lsn, Kind::Delete, Vec::new())),
                     (_, None) => None,
                 };
-                let got = store.levels.get(&Bytewise, &key, hasher().hash(&key), at).unwrap();
+                let got = store.levels.get(&key, hasher().hash(&key), at).unwrap();
                 let got = got.map(|v| (v.lsn, v.kind, v.value));
                 assert_eq!(got, expected, "seed {seed} key {n} at {at}\n{}", store.levels);
                 found += u32::from(got.is_some());
@@ -206,7 +206,7 @@ fn cursors_walk_every_version_once_both_ways_from_anywhere() {
             let mut cursor = LevelCursor::new(bytewise(), tables, CursorOptions::default());
             check_cursor(&mut cursor, &rows, &mut dice, &format!("seed {seed} level {level}"));
         }
-        let mut all = Merge::new(bytewise(), store.levels.cursors(&bytewise(), None, None));
+        let mut all = Merge::new(bytewise(), store.levels.cursors(None, None));
         all.seek_first().unwrap();
         let mut walked = Vec::new();
         while all.valid() {
@@ -225,7 +225,7 @@ fn cursors_of_a_range_leave_out_only_what_lies_outside() {
         for _ in 0..20 {
             let (start, end) = (dice.below(KEYS), dice.below(KEYS));
             let (start, end) = (key(start.min(end)), key(start.max(end)));
-            let cursors = store.levels.cursors(&bytewise(), Some(&start), Some(&end));
+            let cursors = store.levels.cursors(Some(&start), Some(&end));
             let mut merge = Merge::new(bytewise(), cursors);
             merge.seek(&start, Lsn::MAX).unwrap();
             let mut walked = Vec::new();
@@ -247,7 +247,7 @@ fn tombstones_of_a_range_hide_what_they_should() {
         let mut dice = Dice(seed);
         let (start, end) = (key(dice.below(KEYS)), key(dice.below(KEYS)));
         for (start, end) in [(None, None), (Some(start.as_slice()), Some(end.as_slice()))] {
-            let sets = store.levels.tombstones(&Bytewise, start, end).unwrap();
+            let sets = store.levels.tombstones(start, end).unwrap();
             let found = Tombstones::join(&Bytewise, &sets, &Horizons::at(Lsn::MAX), (start, end));
             for n in 0..KEYS {
                 let key = key(n);
@@ -272,8 +272,8 @@ fn at_the_same_lsn_a_put_survives_a_range_tombstone() {
     let mut maker = Maker::new(MemFs::new());
     let hides = RangeTombstone { start: key(0), end: key(9), lsn: Lsn(50) };
     let table = maker.table(vec![put(3, 50), put(4, 49)], &[hides]);
-    let levels = Levels::new(&Bytewise, vec![Vec::new(), vec![table]]);
-    let get = |n| levels.get(&Bytewise, &key(n), hasher().hash(&key(n)), Lsn::MAX).unwrap().unwrap();
+    let levels = Levels::new(bytewise(), vec![Vec::new(), vec![table]]);
+    let get = |n| levels.get(&key(n), hasher().hash(&key(n)), Lsn::MAX).unwrap().unwrap();
     assert_eq!((get(3).kind, get(3).lsn), (Kind::Put, Lsn(50)));
     assert_eq!((get(4).kind, get(4).lsn), (Kind::Delete, Lsn(50)));
 }
@@ -287,18 +287,18 @@ fn an_edit_adds_removes_and_moves_tables() {
     let shape = |levels: &Levels| -> Vec<Vec<TableId>> {
         (0..levels.depth()).map(|n| levels.level(n).iter().map(id).collect()).collect()
     };
-    let levels = Levels::default();
+    let levels = Levels::new(bytewise(), Vec::new());
     assert_eq!((levels.depth(), levels.level(3).len()), (0, 0));
-    let first = levels.apply(&Bytewise, &[(0, a.clone()), (0, c.clone()), (0, b.clone())], &[]);
+    let first = levels.apply(&[(0, a.clone()), (0, c.clone()), (0, b.clone())], &[]);
     assert_eq!(shape(&first), [[id(&c), id(&b), id(&a)]], "level 0 is newest first");
-    let moved = first.apply(&Bytewise, &[(2, a.clone()), (2, d.clone())], &[(0, id(&a))]);
+    let moved = first.apply(&[(2, a.clone()), (2, d.clone())], &[(0, id(&a))]);
     assert_eq!(shape(&moved), [vec![id(&c), id(&b)], vec![], vec![id(&a), id(&d)]], "deeper by key");
     assert_eq!(moved.level_bytes(2), a.meta().file_bytes + d.meta().file_bytes);
     assert_eq!(
         moved.to_string(),
         "L0: 3[key003..key003] 2[key002..key002]\nL1:\nL2: 1[key001..key001] 4[key004..key004]\n"
     );
-    let emptied = moved.apply(&Bytewise, &[], &[(2, id(&a)), (2, id(&d)), (1, id(&b))]);
+    let emptied = moved.apply(&[], &[(2, id(&a)), (2, id(&d)), (1, id(&b))]);
     assert_eq!(shape(&emptied), [[id(&c), id(&b)]], "the level counts, not the id alone");
     assert_eq!(shape(&first), [[id(&c), id(&b), id(&a)]], "the levels before stay as they were");
 }
@@ -315,7 +315,7 @@ fn overlapping_tables_of_a_deeper_level_are_noticed() {
     let check = |a: &Arc<TableHandle>, b: &Arc<TableHandle>, level: usize| {
         let mut levels = vec![Vec::new(); level];
         levels.push(vec![b.clone(), a.clone()]);
-        Levels::new(&Bytewise, levels).check(&Bytewise).is_ok()
+        Levels::new(bytewise(), levels).check().is_ok()
     };
     assert!(!check(&wide, &inside, 1));
     assert!(!check(&wide, &touching, 1), "a key is on one table");
@@ -334,8 +334,8 @@ fn a_level_cursor_opens_only_what_it_enters() {
     fs.set_hook(Some(Box::new(move |call| {
         counter.fetch_add(usize::from(call.operation == Operation::Open), Ordering::SeqCst);
     })));
-    let levels = Levels::new(&Bytewise, vec![Vec::new(), tables]);
-    let mut cursor = levels.cursors(&bytewise(), None, None).pop().unwrap();
+    let levels = Levels::new(bytewise(), vec![Vec::new(), tables]);
+    let mut cursor = levels.cursors(None, None).pop().unwrap();
     assert_eq!(opened.load(Ordering::SeqCst), 0);
     cursor.seek(&key(4), Lsn::MAX).unwrap();
     assert_eq!(opened.load(Ordering::SeqCst), 1);
@@ -343,7 +343,7 @@ fn a_level_cursor_opens_only_what_it_enters() {
         cursor.next().unwrap();
     }
     assert_eq!((cursor.key(), opened.load(Ordering::SeqCst)), (key(5).as_slice(), 2));
-    levels.get(&Bytewise, &key(7), hasher().hash(&key(7)), Lsn::MAX).unwrap().unwrap();
+    levels.get(&key(7), hasher().hash(&key(7)), Lsn::MAX).unwrap().unwrap();
     assert_eq!(opened.load(Ordering::SeqCst), 3, "a get opens the one table that may know the key");
 }
 

@@ -14,7 +14,6 @@
 //! Bytes: docs/formats/manifest.md.
 
 mod edit;
-mod fields;
 #[cfg(test)]
 mod fixture_tests;
 mod identity;

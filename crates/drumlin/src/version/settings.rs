@@ -13,7 +13,7 @@
 
 use std::path::Path;
 
-use super::fields::{IGNORABLE, Reader, put_field, put_number};
+use crate::encoding::{FileDecoder, IGNORABLE, put_field, put_numbers};
 use crate::error::{Error, Result};
 use crate::key::{BYTEWISE, ComparatorRef, bytewise};
 use crate::options::{Compression, KeyspaceOptions, Layout, Memory};
@@ -46,21 +46,21 @@ pub fn encode_options(options: &KeyspaceOptions) -> Vec<u8> {
         Compression::Lz4 => 1,
         Compression::Zstd => 2,
     };
-    put_number(&mut out, MEMORY, memory);
-    put_number(&mut out, LAYOUT, layout);
+    put_numbers(&mut out, MEMORY, &[memory]);
+    put_numbers(&mut out, LAYOUT, &[layout]);
     put_field(&mut out, COMPARATOR, options.comparator.name().as_bytes());
-    put_number(&mut out, LOGGED, u64::from(options.logged));
+    put_numbers(&mut out, LOGGED, &[u64::from(options.logged)]);
     if let Some(bytes) = options.memtable_bytes {
-        put_number(&mut out, MEMTABLE_BYTES, bytes as u64);
+        put_numbers(&mut out, MEMTABLE_BYTES, &[bytes as u64]);
     }
-    put_number(&mut out, COMPRESSION, compression);
-    put_number(&mut out, BLOCK_BYTES, options.block_bytes as u64);
-    put_number(&mut out, RESTART_INTERVAL, options.restart_interval as u64);
+    put_numbers(&mut out, COMPRESSION, &[compression]);
+    put_numbers(&mut out, BLOCK_BYTES, &[options.block_bytes as u64]);
+    put_numbers(&mut out, RESTART_INTERVAL, &[options.restart_interval as u64]);
     put_field(&mut out, FILTER_BITS_PER_KEY, &options.filter_bits_per_key.to_bits().to_le_bytes());
-    put_number(&mut out, TABLE_BYTES, options.table_bytes);
-    put_number(&mut out, LEVEL0_TABLES, options.level0_tables as u64);
-    put_number(&mut out, LEVEL1_BYTES, options.level1_bytes);
-    put_number(&mut out, LEVEL_RATIO, options.level_ratio);
+    put_numbers(&mut out, TABLE_BYTES, &[options.table_bytes]);
+    put_numbers(&mut out, LEVEL0_TABLES, &[options.level0_tables as u64]);
+    put_numbers(&mut out, LEVEL1_BYTES, &[options.level1_bytes]);
+    put_numbers(&mut out, LEVEL_RATIO, &[options.level_ratio]);
     out
 }
 
@@ -70,7 +70,7 @@ pub fn encode_options(options: &KeyspaceOptions) -> Vec<u8> {
 /// `InvalidArgument` if the comparator is not among those given.
 pub fn decode_options(bytes: &[u8], comparators: &[ComparatorRef], path: &Path) -> Result<KeyspaceOptions> {
     let mut options = KeyspaceOptions { memtable_bytes: None, ..KeyspaceOptions::default() };
-    let mut fields = Reader::new(bytes, path, 0);
+    let mut fields = FileDecoder::new(bytes, path, 0);
     while let Some((tag, mut field)) = fields.field()? {
         match tag {
             MEMORY => match field.varint()? {
@@ -81,18 +81,9 @@ pub fn decode_options(bytes: &[u8], comparators: &[ComparatorRef], path: &Path) 
                 0 => options.layout = Layout::Leveled,
                 other => return Err(field.unsupported(format!("layout {other} in keyspace options"))),
             },
-            COMPARATOR => {
-                options.comparator = comparator(field.rest(), comparators, &field)?;
-                field.take(field.rest().len())?;
-            }
-            LOGGED => {
-                options.logged = match field.varint()? {
-                    0 => false,
-                    1 => true,
-                    other => return Err(field.corrupt(format!("{other} is neither logged (1) nor not (0)"))),
-                }
-            }
-            MEMTABLE_BYTES => options.memtable_bytes = Some(size(&mut field)?),
+            COMPARATOR => options.comparator = comparator(field.take_text()?, comparators)?,
+            LOGGED => options.logged = field.flag()?,
+            MEMTABLE_BYTES => options.memtable_bytes = Some(field.length()?),
             COMPRESSION => {
                 options.compression = match field.varint()? {
                     0 => Compression::None,
@@ -107,27 +98,24 @@ pub fn decode_options(bytes: &[u8], comparators: &[ComparatorRef], path: &Path) 
                     }
                 }
             }
-            BLOCK_BYTES => options.block_bytes = size(&mut field)?,
-            RESTART_INTERVAL => options.restart_interval = size(&mut field)?,
+            BLOCK_BYTES => options.block_bytes = field.length()?,
+            RESTART_INTERVAL => options.restart_interval = field.length()?,
             FILTER_BITS_PER_KEY => options.filter_bits_per_key = f64::from_bits(field.u64()?),
             TABLE_BYTES => options.table_bytes = field.varint()?,
-            LEVEL0_TABLES => options.level0_tables = size(&mut field)?,
+            LEVEL0_TABLES => options.level0_tables = field.length()?,
             LEVEL1_BYTES => options.level1_bytes = field.varint()?,
             LEVEL_RATIO => options.level_ratio = field.varint()?,
-            unknown if unknown & IGNORABLE != 0 => continue,
-            unknown => return Err(field.unsupported(format!("keyspace option {unknown}"))),
+            tag => {
+                field.unknown("keyspace option", tag)?;
+                continue;
+            }
         }
         field.end()?;
     }
     Ok(options)
 }
 
-fn name<'a>(bytes: &'a [u8], field: &Reader<'_>) -> Result<&'a str> {
-    std::str::from_utf8(bytes).map_err(|_| field.corrupt("a comparator name that is not UTF-8"))
-}
-
-fn comparator(bytes: &[u8], comparators: &[ComparatorRef], field: &Reader<'_>) -> Result<ComparatorRef> {
-    let name = name(bytes, field)?;
+fn comparator(name: &str, comparators: &[ComparatorRef]) -> Result<ComparatorRef> {
     if name == BYTEWISE {
         return Ok(bytewise());
     }
@@ -136,11 +124,6 @@ fn comparator(bytes: &[u8], comparators: &[ComparatorRef], field: &Reader<'_>) -
             "a keyspace is ordered by the comparator {name:?}: give it in `Options::comparators`"
         ))
     })
-}
-
-fn size(field: &mut Reader<'_>) -> Result<usize> {
-    let value = field.varint()?;
-    usize::try_from(value).map_err(|_| field.corrupt(format!("{value} is beyond the address space")))
 }
 
 #[cfg(test)]
@@ -200,12 +183,12 @@ mod tests {
     #[test]
     fn unknown_required_options_are_unsupported_and_ignorable_ones_skipped() {
         let mut bytes = encode_options(&KeyspaceOptions::default());
-        put_number(&mut bytes, IGNORABLE | 0x70, 3);
+        put_numbers(&mut bytes, IGNORABLE | 0x70, &[3]);
         assert!(decode_options(&bytes, &[], path()).is_ok());
-        put_number(&mut bytes, 0x70, 3);
+        put_numbers(&mut bytes, 0x70, &[3]);
         assert!(matches!(decode_options(&bytes, &[], path()), Err(Error::Unsupported { .. })));
         let mut layout = Vec::new();
-        put_number(&mut layout, LAYOUT, 9);
+        put_numbers(&mut layout, LAYOUT, &[9]);
         assert!(matches!(decode_options(&layout, &[], path()), Err(Error::Unsupported { .. })));
     }
 

@@ -175,23 +175,7 @@ impl StoreState {
 
     fn apply_change(&mut self, change: &Change) -> Result<(), Misfit> {
         match change {
-            Change::CreateKeyspace { id, name, options } => {
-                if id.0 < self.next_keyspace_id || self.keyspaces.contains_key(id) {
-                    return Err(Misfit(format!("keyspace id {id} was used before")));
-                }
-                if self.keyspace(name).is_some() {
-                    return Err(Misfit(format!("a keyspace {name:?} is there already")));
-                }
-                let keyspace = KeyspaceState {
-                    id: *id,
-                    name: name.clone(),
-                    options: options.clone(),
-                    flushed_to: Lsn::ZERO,
-                    tables: BTreeMap::new(),
-                };
-                self.keyspaces.insert(*id, Arc::new(keyspace));
-                self.next_keyspace_id = self.next_keyspace_id.max(id.0.saturating_add(1));
-            }
+            Change::CreateKeyspace { id, name, options } => self.create_keyspace(*id, name, options)?,
             Change::DropKeyspace { id } => {
                 self.keyspaces
                     .remove(id)
@@ -236,6 +220,25 @@ impl StoreState {
             }
             Change::LogReaches(lsn) => self.log_reaches = self.log_reaches.max(*lsn),
         }
+        Ok(())
+    }
+
+    fn create_keyspace(&mut self, id: KeyspaceId, name: &str, options: &[u8]) -> Result<(), Misfit> {
+        if id.0 < self.next_keyspace_id || self.keyspaces.contains_key(&id) {
+            return Err(Misfit(format!("keyspace id {id} was used before")));
+        }
+        if self.keyspace(name).is_some() {
+            return Err(Misfit(format!("a keyspace {name:?} is there already")));
+        }
+        let keyspace = KeyspaceState {
+            id,
+            name: name.to_owned(),
+            options: options.to_vec(),
+            flushed_to: Lsn::ZERO,
+            tables: BTreeMap::new(),
+        };
+        self.keyspaces.insert(id, Arc::new(keyspace));
+        self.next_keyspace_id = self.next_keyspace_id.max(id.0.saturating_add(1));
         Ok(())
     }
 

@@ -115,7 +115,7 @@ impl Background {
             }
             // Under the manifest's lock: superversions change in the order of the manifest.
             let flushed = keyspace.current.replace(|now| {
-                let levels = Arc::new(apply(&now.levels, keyspace, &outcome));
+                let levels = Arc::new(apply(&now.levels, &outcome));
                 let flushed_to = flushed_to.unwrap_or(now.flushed_to);
                 let generations = now.generations.iter().filter(|g| g.end() > flushed_to).cloned().collect();
                 Some(SuperVersion { generations, levels, flushed_to })
@@ -152,9 +152,9 @@ pub(crate) fn job_context(
 }
 
 /// The levels after an outcome.
-pub(crate) fn apply(levels: &Levels, keyspace: &KeyspaceState, outcome: &CompactionOutcome) -> Levels {
+pub(crate) fn apply(levels: &Levels, outcome: &CompactionOutcome) -> Levels {
     let added: Vec<_> = outcome.added.iter().map(|(level, _, table)| (*level, table.clone())).collect();
-    levels.apply(&*keyspace.options.comparator, &added, &outcome.removed)
+    levels.apply(&added, &outcome.removed)
 }
 
 /// Writes frozen generations to level 0.

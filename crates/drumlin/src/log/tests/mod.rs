@@ -104,7 +104,7 @@ impl Rig {
     }
 
     /// Writes one record as the engine does. Its LSN and end.
-    pub(super) fn write(&self, entries: &[EntryParts<'_>]) -> Result<(Lsn, Lsn)> {
+    pub(super) fn write(&self, entries: &[Entry<'_>]) -> Result<(Lsn, Lsn)> {
         let record = RecordParts::new(entries)?;
         let room = self.log.ensure_room(record.units())?;
         let in_flight = self.sequencer.begin(record.units());
@@ -120,8 +120,8 @@ impl Rig {
     }
 }
 
-pub(super) fn put<'a>(key: &'a [u8], value: &'a [u8]) -> EntryParts<'a> {
-    EntryParts { keyspace: 1, kind: Kind::Put, expected: None, key, value }
+pub(super) fn put<'a>(key: &'a [u8], value: &'a [u8]) -> Entry<'a> {
+    Entry { keyspace: 1, kind: Kind::Put, expected: None, key, value }
 }
 
 /// The value of a test key: `bytes` bytes that depend on the number.

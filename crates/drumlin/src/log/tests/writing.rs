@@ -80,10 +80,10 @@ fn a_record_may_end_exactly_at_a_border_and_start_there() {
 fn batches_come_back_as_one_lsn_with_everything_in_them() {
     let (rig, fs) = Rig::new(SMALL);
     let entries = [
-        EntryParts { keyspace: 7, kind: Kind::Put, expected: None, key: b"a", value: b"1" },
-        EntryParts { keyspace: 300, kind: Kind::Delete, expected: None, key: b"b", value: b"" },
-        EntryParts { keyspace: 0, kind: Kind::RangeDelete, expected: None, key: b"c", value: b"d" },
-        EntryParts { keyspace: 7, kind: Kind::Put, expected: Some(Lsn(77)), key: b"", value: b"" },
+        Entry { keyspace: 7, kind: Kind::Put, expected: None, key: b"a", value: b"1" },
+        Entry { keyspace: 300, kind: Kind::Delete, expected: None, key: b"b", value: b"" },
+        Entry { keyspace: 0, kind: Kind::RangeDelete, expected: None, key: b"c", value: b"d" },
+        Entry { keyspace: 7, kind: Kind::Put, expected: Some(Lsn(77)), key: b"", value: b"" },
     ];
     let (lsn, _) = rig.write(&entries).expect("room");
     rig.log.close(true).expect("a clean close");

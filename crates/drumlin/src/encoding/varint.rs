@@ -1,10 +1,17 @@
 //! Variable-length integers: LEB128, unsigned, low seven bits first.
 //!
-//! Place: every encoder and decoder of `table`. Decoding never panics; `None` means that the
-//! bytes end too early or the number exceeds 64 bits. Tests: below.
+//! Place: of [`super`]; see there for what holds. Tests: below.
+
+use super::Malformed;
 
 /// Bytes of the longest varint.
-pub(crate) const VARINT_BYTES_MAX: usize = 10;
+const VARINT_BYTES_MAX: usize = 10;
+
+/// Bytes of an encoded varint.
+#[inline]
+pub(crate) fn varint_bytes(value: u64) -> usize {
+    ((63 - (value | 1).leading_zeros()) / 7 + 1) as usize
+}
 
 /// Appends `value`.
 #[inline]
@@ -16,22 +23,28 @@ pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Appends the length of `bytes` as a varint, then `bytes`.
-pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    put_varint(out, bytes.len() as u64);
-    out.extend_from_slice(bytes);
+/// Writes `value` at `at`, where there must be room; the position behind it.
+#[inline(always)]
+pub(crate) fn write_varint(bytes: &mut [u8], mut at: usize, mut value: u64) -> usize {
+    while value >= 0x80 {
+        bytes[at] = value as u8 | 0x80;
+        value >>= 7;
+        at += 1;
+    }
+    bytes[at] = value as u8;
+    at + 1
 }
 
 /// Reads the varint at `*at` and moves `*at` behind it.
 #[inline]
-pub(crate) fn get_varint(bytes: &[u8], at: &mut usize) -> Option<u64> {
+pub(crate) fn get_varint(bytes: &[u8], at: &mut usize) -> Result<u64, Malformed> {
     if let Some(word) = bytes.get(*at..).and_then(|rest| rest.first_chunk::<8>()) {
         let word = u64::from_le_bytes(*word);
         let stops = !word & 0x8080_8080_8080_8080;
         if stops != 0 {
             let last_bit = stops.trailing_zeros();
             *at += (last_bit as usize >> 3) + 1;
-            return Some(gather(word & (u64::MAX >> (63 - last_bit))));
+            return Ok(gather(word & (u64::MAX >> (63 - last_bit))));
         }
     }
     get_varint_bytewise(bytes, at)
@@ -47,28 +60,21 @@ fn gather(word: u64) -> u64 {
 }
 
 #[cold]
-fn get_varint_bytewise(bytes: &[u8], at: &mut usize) -> Option<u64> {
+fn get_varint_bytewise(bytes: &[u8], at: &mut usize) -> Result<u64, Malformed> {
     let mut value = 0u64;
-    for (n, &byte) in bytes.get(*at..)?.iter().take(VARINT_BYTES_MAX).enumerate() {
+    let rest = bytes.get(*at..).ok_or(Malformed)?;
+    for (n, &byte) in rest.iter().take(VARINT_BYTES_MAX).enumerate() {
         let group = u64::from(byte & 0x7f);
         if n == VARINT_BYTES_MAX - 1 && group > 1 {
-            return None;
+            return Err(Malformed);
         }
         value |= group << (7 * n);
         if byte & 0x80 == 0 {
             *at += n + 1;
-            return Some(value);
+            return Ok(value);
         }
     }
-    None
-}
-
-/// Reads a length and as many bytes.
-pub(crate) fn get_bytes<'a>(bytes: &'a [u8], at: &mut usize) -> Option<&'a [u8]> {
-    let length = usize::try_from(get_varint(bytes, at)?).ok()?;
-    let found = bytes.get(*at..at.checked_add(length)?)?;
-    *at += length;
-    Some(found)
+    Err(Malformed)
 }
 
 #[cfg(test)]
@@ -86,9 +92,14 @@ mod tests {
                 let mut bytes = Vec::new();
                 put_varint(&mut bytes, number);
                 let length = bytes.len();
+                assert_eq!(varint_bytes(number), length);
                 bytes.resize(length + tail, 0xff);
+                let mut written = bytes.clone();
+                written[..length].fill(0);
+                assert_eq!(write_varint(&mut written, 0, number), length);
+                assert_eq!(written, bytes, "both writers agree");
                 let mut at = 0;
-                assert_eq!(get_varint(&bytes, &mut at), Some(number), "{tail} bytes follow");
+                assert_eq!(get_varint(&bytes, &mut at), Ok(number), "{tail} bytes follow");
                 assert_eq!(at, length);
             }
         }
@@ -97,13 +108,12 @@ mod tests {
     #[test]
     fn unfinished_and_oversized_numbers_are_refused() {
         for length in 0..VARINT_BYTES_MAX {
-            assert_eq!(get_varint(&vec![0x80; length], &mut 0), None);
+            assert_eq!(get_varint(&vec![0x80; length], &mut 0), Err(Malformed));
         }
         let mut big = vec![0xff; 9];
         big.push(2);
-        assert_eq!(get_varint(&big, &mut 0), None, "65 bits");
-        assert_eq!(get_varint(&[0x80; 20], &mut 0), None, "no end");
-        assert_eq!(get_varint(&[1], &mut 5), None, "behind the end");
-        assert_eq!(get_bytes(&[5, 1, 2], &mut 0), None, "length beyond the end");
+        assert_eq!(get_varint(&big, &mut 0), Err(Malformed), "65 bits");
+        assert_eq!(get_varint(&[0x80; 20], &mut 0), Err(Malformed), "no end");
+        assert_eq!(get_varint(&[1], &mut 5), Err(Malformed), "behind the end");
     }
 }
