@@ -38,10 +38,11 @@ use crate::version::{self, Change, Identity, Levels, Manifest, ManifestInfo, Sto
 
 use super::background::Background;
 use super::keyspace::KeyspaceState;
+use super::keyspaces::KeyspaceMap;
 use super::memory::Memory;
 use super::recovery::RecoveryReport;
 use super::replay::{Replay, remove_orphans, with_room};
-use super::store::{Keyspaces, Store};
+use super::store::Store;
 use super::superversion::{Current, Generation, SuperVersion};
 
 /// The log's directory within the store's.
@@ -99,7 +100,6 @@ pub(crate) fn open(env: Env, directory: &Path, options: Options) -> Result<Arc<S
             + if recovered.is_whole() { 0 } else { recovered.needed_bytes() },
         free: None,
     };
-    let next_ids = (Arc::new(AtomicU64::new(state.next_table_id)), u64::from(state.next_keyspace_id));
     let store = Arc::new(Store::new(
         env,
         directory.to_path_buf(),
@@ -108,7 +108,7 @@ pub(crate) fn open(env: Env, directory: &Path, options: Options) -> Result<Arc<S
         Sequencer::new(start),
         memory,
         keyspaces,
-        next_ids,
+        state.next_table_id,
         manifest,
         lock,
     ));
@@ -244,7 +244,7 @@ pub(crate) fn keyspaces_of(
     identity: &Identity,
     state: &StoreState,
     memory: &Memory,
-) -> Result<Keyspaces> {
+) -> Result<KeyspaceMap> {
     let mut keyspaces = BTreeMap::new();
     for stored in state.keyspaces.values() {
         let keyspace_options = version::decode_options(&stored.options, &options.comparators, directory)?;

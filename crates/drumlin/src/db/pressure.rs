@@ -113,7 +113,7 @@ impl Store {
         // Two at once could store in the other order than they looked: a level 0 that was just emptied would count as full.
         let looking = self.pressure.lock();
         let guard = crossbeam_epoch::pin();
-        let keyspaces = self.keyspaces.lock().clone();
+        let keyspaces = self.keyspaces.all();
         for keyspace in keyspaces.values() {
             // From twice level 0's trigger on; what memory asks for is worked out by each write.
             let load = level0_overhang(keyspace, &guard).min(1.0);

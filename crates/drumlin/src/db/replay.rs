@@ -26,7 +26,8 @@ use crate::version::{self, VersionEdit};
 
 use super::background::{apply, edit_of, flush_generations, job_context};
 use super::keyspace::KeyspaceState;
-use super::store::{Keyspaces, Store};
+use super::keyspaces::KeyspaceMap;
+use super::store::Store;
 use super::superversion::{Generation, SuperVersion};
 
 /// A recovery under way.
@@ -87,7 +88,7 @@ impl<'a> Replay<'a> {
 
     /// Applies what the log holds.
     pub fn run(&mut self) -> Result<()> {
-        let keyspaces = self.store.keyspaces.lock().clone();
+        let keyspaces = self.store.keyspaces.all();
         let by_id = by_id(&keyspaces);
         let mut last_applied = Lsn::ZERO;
         let recovered = self.recovered;
@@ -123,7 +124,7 @@ impl<'a> Replay<'a> {
 
     /// Flushes what was recovered of every keyspace; everything below `start` is in tables then, unless the device is full.
     pub fn flush_all(&mut self, start: Lsn) -> Result<()> {
-        let keyspaces = self.store.keyspaces.lock().clone();
+        let keyspaces = self.store.keyspaces.all();
         keyspaces.values().try_for_each(|keyspace| self.flush(keyspace, start))
     }
 
@@ -142,7 +143,7 @@ impl<'a> Replay<'a> {
         if std::mem::replace(&mut self.gave_up, true) {
             return Ok(false);
         }
-        let keyspaces = self.store.keyspaces.lock().clone();
+        let keyspaces = self.store.keyspaces.all();
         let by_id = by_id(&keyspaces);
         self.recovered.replay(first_unflushed(&keyspaces), &mut |_, entry: EntryView<'_>| {
             self.keyspace_of(&by_id, entry.keyspace).map(drop)
@@ -198,12 +199,12 @@ fn write_tables(store: &Store, keyspace: &KeyspaceState) -> Result<CompactionOut
     flush_generations(&context, std::slice::from_ref(&generation))
 }
 
-fn by_id(keyspaces: &Keyspaces) -> BTreeMap<u32, &Arc<KeyspaceState>> {
+fn by_id(keyspaces: &KeyspaceMap) -> BTreeMap<u32, &Arc<KeyspaceState>> {
     keyspaces.values().map(|k| (k.id.0, k)).collect()
 }
 
 /// Below, every keyspace is flushed.
-fn first_unflushed(keyspaces: &Keyspaces) -> Lsn {
+fn first_unflushed(keyspaces: &KeyspaceMap) -> Lsn {
     let guard = epoch::pin();
     keyspaces.values().map(|k| k.current.load(&guard).flushed_to).min().unwrap_or(Lsn::ZERO)
 }

@@ -108,7 +108,7 @@ pub(crate) fn collect(store: &Store) -> Stats {
     let memory = &store.memory;
     // First: what is written meanwhile does not look as if it were held after its flush.
     let charged = memory.memtables.bytes() as u64;
-    let keyspaces = store.keyspaces.lock().clone();
+    let keyspaces = store.keyspaces.all();
     let guard = epoch::pin();
     let mut resident = Parts::default();
     let mut frozen = 0;

@@ -54,7 +54,7 @@ impl Store {
     /// memtable would outgrow its limit, those that hold the oldest log beyond its bound, and, if memory is short and
     /// nothing waits for its flush, the one that holds most.
     pub fn on_border(&self, border: Lsn) {
-        let keyspaces = self.keyspaces.lock().clone();
+        let keyspaces = self.keyspaces.all();
         let guard = crossbeam_epoch::pin();
         let segment = self.identity.segment_bytes as usize;
         let log_over = self.log.get().is_some_and(|log| {
@@ -107,7 +107,7 @@ impl Store {
     ///
     /// The tail is the one by which the caller found nothing to flush: with a later one neither of the two might see work.
     pub fn is_pad_due(&self, tail: Lsn) -> bool {
-        let keyspaces = self.keyspaces.lock().clone();
+        let keyspaces = self.keyspaces.all();
         let guard = crossbeam_epoch::pin();
         // No border helps what fails, and on a full device a pad takes the space that it waits for.
         let able: Vec<_> = keyspaces.values().filter(|k| !self.background.fails_to_flush(k.id)).collect();

@@ -24,10 +24,11 @@ use crate::options::Options;
 use crate::table::{TableCheck, TableHandle, verify_alone};
 use crate::version::{Identity, Manifest, StoreState, is_table_name};
 
+use super::keyspaces::KeyspaceMap;
 use super::memory::Memory;
 use super::open::{LOG_DIRECTORY, keyspaces_of, lock_for_reading, scan_options};
 use super::recovery::RecoveryReport;
-use super::store::{Keyspaces, Store};
+use super::store::Store;
 
 /// How far a verification has come.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -73,7 +74,7 @@ impl VerifyReport {
 
 pub(crate) fn verify(store: &Store, on_progress: &mut dyn FnMut(&VerifyProgress)) -> Result<VerifyReport> {
     store.check_readable()?;
-    let keyspaces = store.keyspaces.lock().clone();
+    let keyspaces = store.keyspaces.all();
     let mut check = Check::new(&*store.env.fs, on_progress);
     check.tables(&tables_of(&keyspaces));
     if !store.options.read_only {
@@ -90,7 +91,7 @@ pub(crate) fn verify(store: &Store, on_progress: &mut dyn FnMut(&VerifyProgress)
     Ok(check.report)
 }
 
-fn tables_of(keyspaces: &Keyspaces) -> Vec<Arc<TableHandle>> {
+fn tables_of(keyspaces: &KeyspaceMap) -> Vec<Arc<TableHandle>> {
     let guard = epoch::pin();
     keyspaces
         .values()

@@ -29,7 +29,7 @@ use super::{JobWatch, Watch};
 impl Store {
     /// Turns the memtables of these keyspaces (all, if `None`) and waits until they are on disk.
     pub fn flush(&self, keyspace: Option<&KeyspaceState>) -> Result<()> {
-        let keyspaces: Vec<Arc<KeyspaceState>> = self.keyspaces.lock().values().cloned().collect();
+        let keyspaces: Vec<Arc<KeyspaceState>> = self.keyspaces.all().values().cloned().collect();
         let targets: Vec<(Arc<KeyspaceState>, Lsn)> = {
             let guard = epoch::pin();
             let tail = self.sequencer.tail();

@@ -143,7 +143,7 @@ impl Background {
 
     /// What whoever closes the store must hear of what the background met.
     pub fn verdict(&self, store: &Store) -> Result<()> {
-        let keyspaces = store.keyspaces.lock().clone();
+        let keyspaces = store.keyspaces.all();
         let mut state = self.state.lock();
         state.failures.keep_only(|id| keyspaces.values().any(|k| k.id == id));
         state.failures.verdict().map_or(Ok(()), Err)

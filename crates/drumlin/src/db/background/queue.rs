@@ -103,7 +103,7 @@ pub(super) fn oldest_snapshot(store: &Store) -> Lsn {
 impl Background {
     /// The most urgent job, and marks it begun. Generations that end above `tail` are left alone.
     pub(super) fn pick(&self, store: &Store, tail: Lsn) -> Next {
-        let keyspaces = store.keyspaces.lock().clone();
+        let keyspaces = store.keyspaces.all();
         let now = store.env.clock.now();
         let guard = epoch::pin();
         let mut state = self.state.lock();
@@ -170,7 +170,7 @@ impl Background {
     /// waits for writes, which need not come. What failed is not due before its time.
     pub fn is_idle(&self, store: &Store) -> bool {
         let tail = store.sequencer.tail();
-        let keyspaces = store.keyspaces.lock().clone();
+        let keyspaces = store.keyspaces.all();
         let now = store.env.clock.now();
         let guard = epoch::pin();
         let (nothing, oldest) = (Running::new(), oldest_snapshot(store));
@@ -188,7 +188,7 @@ impl Background {
     /// True if a flush that has not failed can be expected to free memory.
     pub fn may_flush_something(&self, store: &Store) -> bool {
         let tail = store.sequencer.tail();
-        let keyspaces = store.keyspaces.lock().clone();
+        let keyspaces = store.keyspaces.all();
         let guard = epoch::pin();
         let state = self.state.lock();
         // What ends beyond the tail waits for a pad.
