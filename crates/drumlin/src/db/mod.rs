@@ -112,7 +112,7 @@ fn close_first(store: &Store) -> Result<()> {
     // What the log is closed with is then all there is.
     drop(store.stripes.lock_all());
     store.background.stop();
-    let told = store.background.verdict(store);
+    let told = store.background.verdict(&store.keyspaces.all());
     let result = match store.log.get() {
         Some(log) => {
             let sound = store.poisoned().is_none() && !store.sequencer.is_broken();

@@ -36,7 +36,6 @@ use crate::sync::failpoint;
 use crate::table::{TableHandle, TableOptions};
 use crate::version::{self, Change, Identity, Levels, Manifest, ManifestInfo, StoreState, VersionEdit};
 
-use super::background::Background;
 use super::keyspace::KeyspaceState;
 use super::keyspaces::KeyspaceMap;
 use super::memory::Memory;
@@ -119,7 +118,7 @@ pub(crate) fn open(env: Env, directory: &Path, options: Options) -> Result<Arc<S
         return Ok(store);
     }
     let served =
-        begin(&store, &mut replay, &log_directory, first_segment).and_then(|()| Background::start(&store));
+        begin(&store, &mut replay, &log_directory, first_segment).and_then(|()| store.start_workers());
     match served {
         Ok(()) => Ok(store),
         Err(why) => {

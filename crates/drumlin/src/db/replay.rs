@@ -14,7 +14,6 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossbeam_epoch as epoch;
 
@@ -24,7 +23,7 @@ use crate::key::{Kind, Lsn};
 use crate::log::{EntryView, Prior, Recovered};
 use crate::version::{self, VersionEdit};
 
-use super::background::{apply, edit_of, flush_generations, job_context};
+use super::background::{apply, flush_generations};
 use super::keyspace::KeyspaceState;
 use super::keyspaces::KeyspaceMap;
 use super::store::Store;
@@ -174,8 +173,7 @@ impl<'a> Replay<'a> {
 
     fn show(&mut self, keyspace: &KeyspaceState, outcome: &CompactionOutcome, end: Lsn) {
         let store = self.store;
-        let next_table_id = store.next_table_id.load(Ordering::Relaxed);
-        self.edit.changes.extend(edit_of(keyspace.id, outcome, Some(end), next_table_id).changes);
+        self.edit.changes.extend(store.edit_of(keyspace.id, outcome, Some(end)).changes);
         let flushed = keyspace.current.replace(|now| {
             let levels = apply(&now.levels, keyspace, outcome);
             let memtable = store.memory.memtable(&keyspace.options.comparator);
@@ -195,8 +193,7 @@ fn write_tables(store: &Store, keyspace: &KeyspaceState) -> Result<CompactionOut
         let guard = epoch::pin();
         keyspace.current.load(&guard).active().clone()
     };
-    let context = job_context(store, keyspace, Vec::new(), Arc::new(AtomicBool::new(false)));
-    flush_generations(&context, std::slice::from_ref(&generation))
+    flush_generations(&store.job_context(keyspace), std::slice::from_ref(&generation))
 }
 
 fn by_id(keyspaces: &KeyspaceMap) -> BTreeMap<u32, &Arc<KeyspaceState>> {
