@@ -8,6 +8,7 @@
 
 mod background;
 mod batch;
+mod census;
 mod keyspace;
 mod keyspaces;
 mod lookup;

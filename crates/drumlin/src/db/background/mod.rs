@@ -28,7 +28,6 @@ use std::time::Duration;
 use crate::env::Thread;
 use crate::error::{Error, Result};
 use crate::sync::{Condvar, Mutex};
-use crate::version::KeyspaceId;
 
 use super::keyspaces::KeyspaceMap;
 use super::replay::with_room;
@@ -127,10 +126,6 @@ impl Background {
         let mut state = self.state.lock();
         state.failures.keep_only(|id| keyspaces.values().any(|k| k.id == id));
         state.failures.verdict().map_or(Ok(()), Err)
-    }
-
-    pub fn flush_asked(&self, keyspace: KeyspaceId) -> bool {
-        self.state.lock().asked.contains_key(&keyspace)
     }
 
     /// How often something changed so far.

@@ -118,16 +118,6 @@ impl Background {
         self.relief.notify_all();
     }
 
-    /// True while a flush runs.
-    pub fn is_flushing(&self) -> bool {
-        !self.state.lock().flushing.is_empty()
-    }
-
-    /// True if flushes of the keyspace fail.
-    pub fn fails_to_flush(&self, keyspace: KeyspaceId) -> bool {
-        self.state.lock().failures.of_flush(keyspace).is_some()
-    }
-
     /// Jobs running now.
     pub fn running(&self) -> usize {
         self.state.lock().jobs
