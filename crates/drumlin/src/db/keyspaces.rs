@@ -27,8 +27,8 @@ use crate::table::TableHandle;
 use crate::version::{Change, KeyspaceId, VersionEdit, encode_options};
 
 use super::keyspace::KeyspaceState;
-use super::open;
 use super::store::Store;
+use super::superversion::SuperVersion;
 
 /// Longest keyspace name, in bytes.
 const KEYSPACE_NAME_BYTES_MAX: usize = 255;
@@ -101,16 +101,18 @@ impl Store {
             drop(manifest);
             drop(self.keyspaces.dropping.lock());
         };
-        let manifest = manifest.as_mut().ok_or(Error::Closed { what: "store" })?;
-        let id = KeyspaceId(manifest.state().next_keyspace_id);
+        let next = manifest.as_ref().map(|manifest| KeyspaceId(manifest.state().next_keyspace_id));
+        let id = next.ok_or(Error::Closed { what: "store" })?;
         if id.0 == u32::MAX {
             return Err(Error::invalid("every keyspace id has been used"));
         }
         let edit = VersionEdit::new()
             .with(Change::CreateKeyspace { id, name: name.to_string(), options: encode_options(&options) })
             .with(Change::NextKeyspaceId(id.0 + 1));
-        open::append_to(self, manifest, &edit)?;
-        let state = Arc::new(open::new_keyspace(self, id, name, options));
+        self.append_to(&mut manifest, &edit)?;
+        let memtable = self.memory.memtable(&options.comparator);
+        let first = SuperVersion::new(Arc::default(), self.sequencer.tail(), memtable);
+        let state = Arc::new(KeyspaceState::new(id, name.to_string(), options, self.hasher, first));
         self.keyspaces.change(|map| drop(map.insert(name.to_string(), state.clone())));
         Ok(state)
     }
@@ -153,7 +155,7 @@ impl Store {
         self.sync_log(self.sequencer.tail())?;
         let mut manifest = self.manifest.lock();
         let edit = VersionEdit::new().with(Change::DropKeyspace { id: state.id });
-        open::append_to(self, manifest.as_mut().ok_or(Error::Closed { what: "store" })?, &edit)?;
+        self.append_to(&mut manifest, &edit)?;
         self.keyspaces.change(|map| drop(map.remove(&state.name)));
         Ok(())
     }

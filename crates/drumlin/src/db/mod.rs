@@ -118,7 +118,7 @@ fn close_first(store: &Store) -> Result<()> {
         Some(log) => {
             let sound = store.poisoned().is_none() && !store.sequencer.is_broken();
             let closed = log.close(sound);
-            if sound { closed.and_then(|()| open::note_end(store)) } else { closed }
+            if sound { closed.and_then(|()| store.note_end()) } else { closed }
         }
         None => Ok(()),
     };

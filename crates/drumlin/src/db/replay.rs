@@ -26,8 +26,8 @@ use crate::version::{self, VersionEdit};
 use super::background::{apply, flush_generations};
 use super::keyspace::KeyspaceState;
 use super::keyspaces::KeyspaceMap;
-use super::store::Store;
-use super::superversion::{Generation, SuperVersion};
+use super::store::{Store, with_room};
+use super::superversion::SuperVersion;
 
 /// A recovery under way.
 pub(super) struct Replay<'a> {
@@ -177,11 +177,7 @@ impl<'a> Replay<'a> {
         let flushed = keyspace.current.replace(|now| {
             let levels = apply(&now.levels, keyspace, outcome);
             let memtable = store.memory.memtable(&keyspace.options.comparator);
-            Some(SuperVersion {
-                generations: vec![Generation::new(end, memtable)],
-                levels: Arc::new(levels),
-                flushed_to: end,
-            })
+            Some(SuperVersion::new(Arc::new(levels), end, memtable))
         });
         // Nobody else is here yet: it goes at once, past the epoch.
         drop(flushed);
@@ -204,23 +200,6 @@ fn by_id(keyspaces: &KeyspaceMap) -> BTreeMap<u32, &Arc<KeyspaceState>> {
 fn first_unflushed(keyspaces: &KeyspaceMap) -> Lsn {
     let guard = epoch::pin();
     keyspaces.values().map(|k| k.current.load(&guard).flushed_to).min().unwrap_or(Lsn::ZERO)
-}
-
-/// Does something; if the device is full and `give_up` frees some of it, once more.
-pub(super) fn with_room<T>(
-    mut work: impl FnMut() -> Result<T>,
-    give_up: impl FnOnce() -> Result<bool>,
-) -> Result<T> {
-    match work() {
-        Err(full) if full.is_no_space() => {
-            if give_up()? {
-                work()
-            } else {
-                Err(full)
-            }
-        }
-        other => other,
-    }
 }
 
 /// Removes table files that no version names: left by a crash between writing and naming them. A table that is named, by

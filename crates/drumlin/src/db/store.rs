@@ -20,8 +20,8 @@ use crate::error::{Error, Result};
 use crate::key::{KeyHasher, Lsn};
 use crate::log::Log;
 use crate::options::{Durability, Options, WriteOptions};
-use crate::sync::Mutex;
-use crate::version::{Identity, Manifest};
+use crate::sync::{Mutex, failpoint};
+use crate::version::{Change, Identity, Manifest, VersionEdit};
 
 use super::background::Background;
 use super::keyspace::KeyspaceState;
@@ -170,6 +170,38 @@ impl Store {
         self.log()?.sync_to(end).inspect_err(|error| self.poison(error))
     }
 
+    /// Appends to the manifest; see [`Store::append_to`].
+    pub fn append(&self, edit: &VersionEdit) -> Result<()> {
+        self.append_to(&mut *self.manifest.lock(), edit)
+    }
+
+    /// Appends to the manifest, and says with it how far the log is durable now. A failure after which
+    /// nobody knows whether the edit counts poisons the store; after any other the edit does not count,
+    /// durably, and can be tried again.
+    pub fn append_to(&self, manifest: &mut Option<Manifest>, edit: &VersionEdit) -> Result<()> {
+        let manifest = manifest.as_mut().ok_or(Error::Closed { what: "store" })?;
+        failpoint::hit("manifest::append");
+        let reaches = self.log.get().map_or(Lsn::ZERO, |log| log.durable());
+        let appended = if reaches > manifest.state().log_reaches {
+            manifest.append(&edit.clone().with(Change::LogReaches(reaches)))
+        } else {
+            manifest.append(edit)
+        };
+        if let (Err(error), Some(_)) = (&appended, manifest.poisoned()) {
+            self.poison(error);
+        }
+        appended
+    }
+
+    /// Says in the manifest where the log was closed: one that ends before has lost something. On a full
+    /// device it is left unsaid, since nothing is wrong with what was closed.
+    pub fn note_end(&self) -> Result<()> {
+        match self.append(&VersionEdit::new()) {
+            Err(error) if error.is_no_space() => Ok(()),
+            other => other,
+        }
+    }
+
     /// Frees what jobs have replaced and nobody reads any more: superversions, their memtables, table files.
     /// True if something is still held. Removes files: for background workers and `close`.
     pub fn tidy(&self) -> bool {
@@ -210,5 +242,22 @@ impl Store {
         for registration in leases.iter().filter_map(|lease| lease.expire(now, expiry)) {
             self.sequencer.snapshots().release(registration);
         }
+    }
+}
+
+/// Does something; if the device is full and `give_up` frees some of it, once more.
+pub(super) fn with_room<T>(
+    mut work: impl FnMut() -> Result<T>,
+    give_up: impl FnOnce() -> Result<bool>,
+) -> Result<T> {
+    match work() {
+        Err(full) if full.is_no_space() => {
+            if give_up()? {
+                work()
+            } else {
+                Err(full)
+            }
+        }
+        other => other,
     }
 }

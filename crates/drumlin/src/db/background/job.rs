@@ -30,7 +30,7 @@ use crate::table::TableOptions;
 use crate::version::{Change, KeyspaceId, Levels, VersionEdit};
 
 use super::super::keyspace::KeyspaceState;
-use super::super::open::{append_to, place_of};
+use super::super::open::place_of;
 use super::super::store::Store;
 use super::super::superversion::{Generation, SuperVersion};
 use super::queue::Job;
@@ -89,11 +89,7 @@ impl Store {
         {
             let mut manifest = self.manifest.lock();
             let edit = self.edit_of(keyspace.id, &outcome, flushed_to);
-            let appended = match manifest.as_mut() {
-                Some(manifest) => keyspace.check_open().and_then(|()| append_to(self, manifest, &edit)),
-                None => Err(Error::Closed { what: "store" }),
-            };
-            if let Err(error) = appended {
+            if let Err(error) = keyspace.check_open().and_then(|()| self.append_to(&mut manifest, &edit)) {
                 // A poisoned manifest may name the new tables: the next open decides.
                 if manifest.as_ref().is_none_or(|m| m.poisoned().is_none()) {
                     outcome.discard();
@@ -116,10 +112,10 @@ impl Store {
     /// What a job on this keyspace needs.
     pub fn job_context(&self, keyspace: &KeyspaceState) -> JobContext {
         self.expire_snapshots();
-        let (directory, directories) = (self.directory.clone(), keyspace.directories.clone());
+        let (directory, level_paths) = (self.directory.clone(), self.options.level_paths.clone());
         JobContext {
             env: self.env.clone(),
-            dir: Arc::new(move |level| place_of(&directories, &directory, level)),
+            dir: Arc::new(move |level| place_of(&level_paths, &directory, level)),
             next_table_id: self.next_table_id.clone(),
             table_options: TableOptions::new(&keyspace.options, keyspace.hasher),
             table_bytes: keyspace.options.table_bytes,

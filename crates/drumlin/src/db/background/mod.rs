@@ -30,8 +30,7 @@ use crate::error::{Error, Result};
 use crate::sync::{Condvar, Mutex};
 
 use super::keyspaces::KeyspaceMap;
-use super::replay::with_room;
-use super::store::Store;
+use super::store::{Store, with_room};
 
 pub use failures::JobFailure;
 pub(crate) use job::{apply, flush_generations};
