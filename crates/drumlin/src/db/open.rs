@@ -86,7 +86,7 @@ pub(crate) fn open(env: Env, directory: &Path, options: Options) -> Result<Arc<S
     } else {
         begin(&store, &mut replay, &log_directory, first_segment)
             .and_then(|()| store.start_workers())
-            .map_err(|why| give_up(&store, &replay, &log_directory, shortage, why))?;
+            .map_err(|why| abandon(&store, &replay, &log_directory, shortage, why))?;
     }
     Ok(store)
 }
@@ -104,6 +104,7 @@ fn lock(env: &Env, directory: &Path, options: &Options) -> Result<Option<Box<dyn
     env.fs.lock(&directory.join(LOCK_FILE), true).map(Some)
 }
 
+/// No two tables of a deeper level overlap.
 fn check_levels(keyspaces: &KeyspaceMap, manifest: &Path) -> Result<()> {
     let guard = epoch::pin();
     keyspaces.values().try_for_each(|keyspace| {
@@ -133,7 +134,7 @@ fn next_session(
 }
 
 /// Closes a store that could not be opened, and tells why.
-fn give_up(
+fn abandon(
     store: &Store,
     replay: &Replay<'_>,
     log_directory: &Path,

@@ -172,7 +172,7 @@ impl Store {
 
     /// Appends to the manifest; see [`Store::append_to`].
     pub fn append(&self, edit: &VersionEdit) -> Result<()> {
-        self.append_to(&mut *self.manifest.lock(), edit)
+        self.append_to(&mut self.manifest.lock(), edit)
     }
 
     /// Appends to the manifest, and says with it how far the log is durable now. A failure after which

@@ -43,6 +43,7 @@ impl Store {
         }
     }
 
+    /// Flushes what is frozen and ends at or below the tail.
     fn flush_frozen(&self, keyspace: &KeyspaceState) -> Result<()> {
         let tail = self.sequencer.tail();
         let generations: Vec<Arc<Generation>> = {
@@ -70,6 +71,7 @@ impl Store {
         Ok(())
     }
 
+    /// Carries a plan out.
     pub(super) fn compact_by(&self, keyspace: &KeyspaceState, plan: &CompactionPlan) -> Result<()> {
         let context = self.job_context(keyspace);
         let outcome = run_compaction(plan, &context)?;
@@ -109,7 +111,7 @@ impl Store {
         Ok(())
     }
 
-    /// What a job on this keyspace needs.
+    /// What a job on this keyspace needs. Snapshots that were forgotten are released first; it keeps what the others see.
     pub fn job_context(&self, keyspace: &KeyspaceState) -> JobContext {
         self.expire_snapshots();
         let (directory, level_paths) = (self.directory.clone(), self.options.level_paths.clone());

@@ -214,6 +214,7 @@ impl Store {
     fn carry_out(&self, job: Job) {
         let watch = JobWatch(Watch(self));
         let is_flush = matches!(job, Job::Flush(_));
+        // On a full device a flush gets what the log keeps in stock.
         let give_up = || Ok(is_flush && self.log()?.give_up_stock() > 0);
         let outcome = with_room(|| self.perform(&job), give_up);
         drop(watch);
