@@ -4,7 +4,6 @@
 //! Concurrency: handles are `Clone + Send + Sync`; every method may run on any thread.
 
 use std::ops::{Bound, RangeBounds};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -19,7 +18,7 @@ use super::batch::Operation;
 use super::lookup::lookup;
 use super::scan::Scan;
 use super::slice::Slice;
-use super::superversion::Current;
+use super::superversion::{Current, SuperVersion};
 use super::write::{self, Cas, Decision};
 use super::{Db, scan};
 
@@ -30,14 +29,23 @@ pub(crate) struct KeyspaceState {
     pub options: KeyspaceOptions,
     pub hasher: KeyHasher,
     pub current: Current,
-    /// Where its tables live, by level.
-    pub directories: Vec<(u32, PathBuf)>,
     pub dropped: AtomicBool,
     /// Nanoseconds each write is delayed for the debt on disk; 0 without.
     pub delay_ns: AtomicU64,
 }
 
 impl KeyspaceState {
+    pub fn new(
+        id: KeyspaceId,
+        name: String,
+        options: KeyspaceOptions,
+        hasher: KeyHasher,
+        first: SuperVersion,
+    ) -> KeyspaceState {
+        let (current, dropped, delay_ns) = (Current::new(first), AtomicBool::new(false), AtomicU64::new(0));
+        KeyspaceState { id, name, options, hasher, current, dropped, delay_ns }
+    }
+
     pub fn is_dropped(&self) -> bool {
         self.dropped.load(Ordering::Acquire)
     }

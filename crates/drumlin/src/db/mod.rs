@@ -3,17 +3,14 @@
 //! Place: the top layer of the engine. `open` makes a store from a directory; `write`, `lookup` and
 //! `scan` are its ways in; `background` moves data down; `superversion` is what ties them together.
 //!
-//! A drop's place in the history: it is marked (handles answer `Closed` from there on), writers that looked before are
-//! waited for, the log is synced, and only then the manifest says it. What was acknowledged before the mark lies below
-//! that sync, so a power loss that keeps the drop keeps it, too. What is acknowledged later comes after the drop: nobody
-//! who wrote it can have used the keyspace since. A drop that fails or is cut off takes its mark back: it never was.
-//!
 //! Concurrency: [`Db`], [`Keyspace`], [`Snapshot`] are `Clone + Send + Sync`; nothing borrows the
 //! store. The store closes when the last of them is dropped, or at [`Db::close`].
 
 mod background;
 mod batch;
+mod census;
 mod keyspace;
+mod keyspaces;
 mod lookup;
 #[cfg(all(test, loom))]
 mod loom_tests;
@@ -39,11 +36,11 @@ mod write;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 pub use background::JobFailure;
 pub use batch::Batch;
 pub use keyspace::Keyspace;
+pub use keyspaces::check_keyspace_name;
 pub use recovery::RecoveryReport;
 pub use scan::Scan;
 pub use slice::Slice;
@@ -55,28 +52,9 @@ pub use write::Cas;
 use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::options::{KeyspaceOptions, Options};
-use crate::table::TableHandle;
-use crate::version::{Change, KeyspaceId, VersionEdit, encode_options};
 
-use keyspace::KeyspaceState;
 use snapshot::Pinned;
 use store::Store;
-
-/// Longest keyspace name, in bytes.
-pub const KEYSPACE_NAME_BYTES_MAX: usize = 255;
-
-/// Refuses what cannot be the name of a keyspace; for those who want to know before they open a store.
-///
-/// # Errors
-/// `InvalidArgument`.
-pub fn check_keyspace_name(name: &str) -> Result<()> {
-    if name.is_empty() || name.len() > KEYSPACE_NAME_BYTES_MAX || name.chars().any(char::is_control) {
-        return Err(Error::invalid(format!(
-            "a keyspace name has 1 to {KEYSPACE_NAME_BYTES_MAX} bytes and no control characters: {name:?}"
-        )));
-    }
-    Ok(())
-}
 
 /// An open store.
 ///
@@ -135,12 +113,12 @@ fn close_first(store: &Store) -> Result<()> {
     // What the log is closed with is then all there is.
     drop(store.stripes.lock_all());
     store.background.stop();
-    let told = store.background.verdict(store);
+    let told = store.background.verdict(&store.keyspaces.all());
     let result = match store.log.get() {
         Some(log) => {
             let sound = store.poisoned().is_none() && !store.sequencer.is_broken();
             let closed = log.close(sound);
-            if sound { closed.and_then(|()| open::note_end(store)) } else { closed }
+            if sound { closed.and_then(|()| store.note_end()) } else { closed }
         }
         None => Ok(()),
     };
@@ -183,7 +161,7 @@ impl Db {
     pub fn keyspace(&self, name: &str, options: KeyspaceOptions) -> Result<Keyspace> {
         match self.open_keyspace(name) {
             Err(Error::NotFound { .. }) if !self.store.options.read_only => {
-                self.create_keyspace(name, options)
+                Ok(Keyspace { db: self.clone(), state: self.store.create_keyspace(name, options)? })
             }
             Ok(keyspace) if keyspace.options().comparator.name() != options.comparator.name() => {
                 Err(Error::invalid(format!(
@@ -201,46 +179,7 @@ impl Db {
     /// # Errors
     /// `NotFound`; `Closed`.
     pub fn open_keyspace(&self, name: &str) -> Result<Keyspace> {
-        self.store.check_readable()?;
-        let state = self.store.keyspaces.lock().get(name).cloned();
-        match state.filter(|state| !state.is_dropped()) {
-            Some(state) => Ok(Keyspace { db: self.clone(), state }),
-            None => Err(Error::NotFound { what: "keyspace", name: name.to_string() }),
-        }
-    }
-
-    fn create_keyspace(&self, name: &str, options: KeyspaceOptions) -> Result<Keyspace> {
-        options.validate()?;
-        check_keyspace_name(name)?;
-        let store = &self.store;
-        let mut manifest = loop {
-            let manifest = store.manifest.lock();
-            match store.keyspaces.lock().get(name) {
-                None => break manifest,
-                Some(state) if !state.is_dropped() => {
-                    return Ok(Keyspace { db: self.clone(), state: state.clone() });
-                }
-                Some(_) => {}
-            }
-            // It is being dropped: until that is done, or has failed.
-            drop(manifest);
-            drop(store.dropping.lock());
-        };
-        let id = store.next_keyspace_id.load(Ordering::Relaxed);
-        let id = u32::try_from(id).ok().filter(|id| *id < u32::MAX).map(KeyspaceId);
-        let id = id.ok_or_else(|| Error::invalid("every keyspace id has been used"))?;
-        store.next_keyspace_id.store(u64::from(id.0) + 1, Ordering::Relaxed);
-        let edit = VersionEdit::new()
-            .with(Change::CreateKeyspace { id, name: name.to_string(), options: encode_options(&options) })
-            .with(Change::NextKeyspaceId(id.0 + 1));
-        open::append_to(store, manifest.as_mut().ok_or(Error::Closed { what: "store" })?, &edit)?;
-        let state = Arc::new(open::new_keyspace(store, id, name, options));
-        let mut keyspaces = store.keyspaces.lock();
-        let mut next = (**keyspaces).clone();
-        next.insert(name.to_string(), state.clone());
-        *keyspaces = Arc::new(next);
-        drop((keyspaces, manifest));
-        Ok(Keyspace { db: self.clone(), state })
+        Ok(Keyspace { db: self.clone(), state: self.store.open_keyspace(name)? })
     }
 
     /// Drops the keyspace `name` with everything in it. Its handles answer `Closed` from then on. O(keyspaces + its tables)
@@ -250,58 +189,12 @@ impl Db {
     /// `NotFound`; `ReadOnly`; `Closed`; `Poisoned` if the log cannot be synced; `Poisoned`, `NoSpace` or `Io` if the
     /// manifest cannot be written.
     pub fn drop_keyspace(&self, name: &str) -> Result<()> {
-        let store = &self.store;
-        if store.options.read_only {
-            return Err(Error::ReadOnly { op: "drop_keyspace" });
-        }
-        store.check_readable()?;
-        let _dropping = store.dropping.lock();
-        let Some(state) = store.keyspaces.lock().get(name).cloned() else {
-            return Err(Error::NotFound { what: "keyspace", name: name.to_string() });
-        };
-        // Most of what there is to sync, while everybody goes on.
-        store.sync_log(store.sequencer.tail())?;
-        state.dropped.store(true, Ordering::Release);
-        let dropped = self.drop_durably(&state);
-        if dropped.is_err() {
-            state.dropped.store(false, Ordering::Release);
-            // A job that ran into the mark is due again.
-            store.background.wake();
-        }
-        dropped?;
-        // A job that installs checks `dropped` under the manifest's lock, so no table comes after this.
-        let manifest = store.manifest.lock();
-        let left = state.current.replace(|now| {
-            now.levels.tables().for_each(TableHandle::mark_obsolete);
-            Some(now.emptied(store.memory.memtable(&state.options.comparator)))
-        });
-        store.memory.retire(&left);
-        drop(manifest);
-        // Its memory is free, and whoever waits for its flush waits in vain.
-        store.measure_pressure();
-        store.background.wake();
-        Ok(())
-    }
-
-    /// Makes the drop of a keyspace that is marked durable, and before it everything that came before it.
-    fn drop_durably(&self, state: &KeyspaceState) -> Result<()> {
-        let store = &self.store;
-        // Whoever looked before it was marked, and is writing.
-        drop(store.stripes.lock_all());
-        store.sync_log(store.sequencer.tail())?;
-        let mut manifest = store.manifest.lock();
-        let edit = VersionEdit::new().with(Change::DropKeyspace { id: state.id });
-        open::append_to(store, manifest.as_mut().ok_or(Error::Closed { what: "store" })?, &edit)?;
-        let mut keyspaces = store.keyspaces.lock();
-        let mut next = (**keyspaces).clone();
-        next.remove(&state.name);
-        *keyspaces = Arc::new(next);
-        Ok(())
+        self.store.drop_keyspace(name)
     }
 
     /// Names of all keyspaces, sorted.
     pub fn keyspaces(&self) -> Vec<String> {
-        self.store.keyspaces.lock().keys().cloned().collect()
+        self.store.keyspaces.all().keys().cloned().collect()
     }
 
     /// An empty batch.
@@ -352,8 +245,7 @@ impl Db {
     /// # Errors
     /// `ReadOnly`; why a flush or a compaction failed, which ends it; `Poisoned`; `Closed` if the store is closed meanwhile.
     pub fn compact(&self) -> Result<()> {
-        let keyspaces = self.store.keyspaces.lock().clone();
-        keyspaces.values().try_for_each(|keyspace| self.store.compact_keyspace(keyspace))
+        self.store.keyspaces.all().values().try_for_each(|keyspace| self.store.compact_keyspace(keyspace))
     }
 
     /// Waits until no flush or compaction is running or due. What failed before is tried again.

@@ -21,8 +21,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::Arc;
 
 use crossbeam_epoch as epoch;
 
@@ -31,18 +30,17 @@ use crate::env::{Env, FileLock};
 use crate::error::{Error, Purpose, Result, Shortage};
 use crate::key::{KeyHasher, Lsn};
 use crate::log::{self, Log, LogOptions, Prior, Recovered, ScanOptions};
-use crate::options::{KeyspaceOptions, Options};
-use crate::sync::failpoint;
+use crate::options::Options;
 use crate::table::{TableHandle, TableOptions};
 use crate::version::{self, Change, Identity, Levels, Manifest, ManifestInfo, StoreState, VersionEdit};
 
-use super::background::Background;
 use super::keyspace::KeyspaceState;
+use super::keyspaces::KeyspaceMap;
 use super::memory::Memory;
 use super::recovery::RecoveryReport;
-use super::replay::{Replay, remove_orphans, with_room};
-use super::store::{Keyspaces, Store};
-use super::superversion::{Current, Generation, SuperVersion};
+use super::replay::{Replay, remove_orphans};
+use super::store::{Store, with_room};
+use super::superversion::SuperVersion;
 
 /// The log's directory within the store's.
 pub(crate) const LOG_DIRECTORY: &str = "log";
@@ -54,51 +52,25 @@ const LOG_FILES_MAX: usize = 64;
 /// Opens (or makes) the store in `directory`.
 pub(crate) fn open(env: Env, directory: &Path, options: Options) -> Result<Arc<Store>> {
     options.validate()?;
-    let lock = if options.read_only {
-        lock_for_reading(&env, directory)?
-    } else {
-        if options.create_if_missing {
-            env.fs.create_dir_all(directory)?;
-        } else if !env.fs.exists(directory)? {
-            return Err(no_store(directory));
-        }
-        Some(env.fs.lock(&directory.join(LOCK_FILE), true)?)
-    };
+    let lock = lock(&env, directory, &options)?;
     let (manifest, identity, state, info) = load(&env, directory, &options)?;
-    let log_directory = directory.join(LOG_DIRECTORY);
     if !options.read_only {
         remove_temporaries(&env, directory, &options)?;
     }
+    let log_directory = directory.join(LOG_DIRECTORY);
     let recovered = log::scan(&env.fs, &log_directory, scan_options(&identity, &state))?;
     check_manifest_reaches(&state, &recovered, &info.path)?;
     let memory = Memory::new(&env, &options);
     let keyspaces = keyspaces_of(directory, &options, &identity, &state, &memory)?;
-    for keyspace in keyspaces.values() {
-        let guard = epoch::pin();
-        let levels = &keyspace.current.load(&guard).levels;
-        levels.check().map_err(|misfit| Error::corruption(&info.path, None, misfit.to_string()))?;
-    }
-
-    let session_segment = state.session.map_or(0, |s| s.first_segment);
-    // No LSN that a table has, or that some keyspace is flushed to, is drawn again.
-    let newest = state.keyspaces.values().map(|k| Lsn(k.flushed_to.0.saturating_sub(1)));
-    let newest = newest.chain(state.tables().map(|(_, _, meta)| meta.max_lsn)).max().unwrap_or_default();
-    let first_segment = recovered.first_segment_after(newest).max(session_segment);
-    let segment_units = identity.segment_bytes / Lsn::UNIT_BYTES;
-    let next_start = first_segment.checked_mul(segment_units).map(Lsn).filter(|start| *start <= Lsn::END);
-    let Some(next_start) = next_start else {
-        let what = format!("the log would go on in segment {first_segment}, which it cannot have");
-        return Err(Error::corruption(&info.path, None, what));
-    };
+    check_levels(&keyspaces, &info.path)?;
+    let (first_segment, next_start) = next_session(&identity, &state, &recovered, &info.path)?;
     let start = if options.read_only { recovered.end } else { next_start };
+    let rewritten = if recovered.is_whole() { 0 } else { recovered.needed_bytes() };
     let shortage = Shortage {
         purpose: Purpose::Open,
-        needed: info.bytes
-            + identity.segment_bytes
-            + if recovered.is_whole() { 0 } else { recovered.needed_bytes() },
+        needed: info.bytes + identity.segment_bytes + rewritten,
         free: None,
     };
-    let next_ids = (Arc::new(AtomicU64::new(state.next_table_id)), u64::from(state.next_keyspace_id));
     let store = Arc::new(Store::new(
         env,
         directory.to_path_buf(),
@@ -107,7 +79,7 @@ pub(crate) fn open(env: Env, directory: &Path, options: Options) -> Result<Arc<S
         Sequencer::new(start),
         memory,
         keyspaces,
-        next_ids,
+        state.next_table_id,
         manifest,
         lock,
     ));
@@ -115,25 +87,74 @@ pub(crate) fn open(env: Env, directory: &Path, options: Options) -> Result<Arc<S
     let mut replay = Replay::new(&store, &recovered, state.next_keyspace_id, info.path);
     if store.options.read_only {
         replay.run()?;
-        return Ok(store);
+    } else {
+        begin(&store, &mut replay, &log_directory, first_segment)
+            .and_then(|()| store.start_workers())
+            .map_err(|why| abandon(&store, &replay, &log_directory, shortage, why))?;
     }
-    let served =
-        begin(&store, &mut replay, &log_directory, first_segment).and_then(|()| Background::start(&store));
-    match served {
-        Ok(()) => Ok(store),
-        Err(why) => {
-            if why.is_no_space() && store.log.get().is_none() {
-                // What was written for nothing; the next open removes what stays.
-                if replay.checked {
-                    let _ = remove_orphans(&store, &VersionEdit::new());
-                }
-                let _ = log::remove_temporaries(&*store.env.fs, &log_directory);
-            }
-            // Threads run by now that hold the store: it has to be closed, they would not let it go.
-            let _ = super::close(&store);
-            Err(with_shortage(&store, shortage, why))
+    Ok(store)
+}
+
+/// Keeps others out: every other opening, or for a read-only one, those that write.
+fn lock(env: &Env, directory: &Path, options: &Options) -> Result<Option<Box<dyn FileLock>>> {
+    if options.read_only {
+        return lock_for_reading(env, directory);
+    }
+    if options.create_if_missing {
+        env.fs.create_dir_all(directory)?;
+    } else if !env.fs.exists(directory)? {
+        return Err(no_store(directory));
+    }
+    env.fs.lock(&directory.join(LOCK_FILE), true).map(Some)
+}
+
+/// No two tables of a deeper level overlap.
+fn check_levels(keyspaces: &KeyspaceMap, manifest: &Path) -> Result<()> {
+    let guard = epoch::pin();
+    keyspaces.values().try_for_each(|keyspace| {
+        let levels = &keyspace.current.load(&guard).levels;
+        let checked = levels.check();
+        checked.map_err(|misfit| Error::corruption(manifest, None, misfit.to_string()))
+    })
+}
+
+/// The segment that the log goes on with, and its first LSN: none that a table has, or that some keyspace is flushed to, is
+/// drawn again.
+fn next_session(
+    identity: &Identity,
+    state: &StoreState,
+    recovered: &Recovered,
+    manifest: &Path,
+) -> Result<(u64, Lsn)> {
+    let flushed = state.keyspaces.values().map(|k| Lsn(k.flushed_to.0.saturating_sub(1)));
+    let newest = flushed.chain(state.tables().map(|(_, _, meta)| meta.max_lsn)).max().unwrap_or_default();
+    let begun = state.session.map_or(0, |session| session.first_segment);
+    let segment = recovered.first_segment_after(newest).max(begun);
+    let start = segment.checked_mul(identity.segment_bytes / Lsn::UNIT_BYTES).map(Lsn);
+    start.filter(|start| *start <= Lsn::END).map(|start| (segment, start)).ok_or_else(|| {
+        let what = format!("the log would go on in segment {segment}, which it cannot have");
+        Error::corruption(manifest, None, what)
+    })
+}
+
+/// Closes a store that could not be opened, and tells why.
+fn abandon(
+    store: &Store,
+    replay: &Replay<'_>,
+    log_directory: &Path,
+    shortage: Shortage,
+    why: Error,
+) -> Error {
+    if why.is_no_space() && store.log.get().is_none() {
+        // What was written for nothing; the next open removes what stays.
+        if replay.checked {
+            let _ = remove_orphans(store, &VersionEdit::new());
         }
+        let _ = log::remove_temporaries(&*store.env.fs, log_directory);
     }
+    // Threads run by now that hold the store: it has to be closed, they would not let it go.
+    let _ = super::close(store);
+    with_shortage(store, shortage, why)
 }
 
 /// Everything that an open writes, in order.
@@ -159,12 +180,12 @@ fn begin(
     }
     let prior = replay.seal()?;
     if !replay.edit.is_empty() {
-        append(store, &replay.edit)?;
+        store.append(&replay.edit)?;
     }
     start_log(store, log_directory, first_segment, prior)?;
     // Behind the log's start: from this edit on a log that lacks the session has lost it.
     let session = Change::SessionStart { first_segment, boot_id: fs.boot_id() };
-    append(store, &session.into())?;
+    store.append(&session.into())?;
     remove_orphans(store, &VersionEdit::new()).map(drop)
 }
 
@@ -237,125 +258,37 @@ fn segment_bytes(options: &Options, free: Option<u64>) -> usize {
     options.segment_bytes.min(power)
 }
 
+/// The keyspaces that the manifest names, with their tables.
 pub(crate) fn keyspaces_of(
     directory: &Path,
     options: &Options,
     identity: &Identity,
     state: &StoreState,
     memory: &Memory,
-) -> Result<Keyspaces> {
-    let mut keyspaces = BTreeMap::new();
-    for stored in state.keyspaces.values() {
+) -> Result<KeyspaceMap> {
+    let hasher = KeyHasher::new(identity.secret);
+    let stored = state.keyspaces.values();
+    let keyspaces = stored.map(|stored| {
         let keyspace_options = version::decode_options(&stored.options, &options.comparators, directory)?;
-        let directories = directories(directory, options);
-        let hasher = KeyHasher::new(identity.secret);
         let table_options = TableOptions::new(&keyspace_options, hasher);
-        let levels = stored
-            .levels()
-            .into_iter()
-            .enumerate()
-            .map(|(level, metas)| {
-                let place = place_of(&directories, directory, level as u32);
-                metas
-                    .into_iter()
-                    .map(|meta| {
-                        TableHandle::new(&memory.shelf, place.clone(), (*meta).clone(), table_options.clone())
-                    })
-                    .collect()
-            })
-            .collect();
-        let levels = Arc::new(Levels::new(keyspace_options.comparator.clone(), levels));
+        let handles = stored.levels().into_iter().enumerate().map(|(level, metas)| {
+            let place = place_of(&options.level_paths, directory, level as u32);
+            let handle = |meta| TableHandle::new(&memory.shelf, place.clone(), meta, table_options.clone());
+            metas.iter().map(|meta| handle((**meta).clone())).collect()
+        });
+        let levels = Arc::new(Levels::new(keyspace_options.comparator.clone(), handles.collect()));
         let memtable = memory.memtable(&keyspace_options.comparator);
-        let first = SuperVersion {
-            generations: vec![Generation::new(stored.flushed_to, memtable)],
-            levels,
-            flushed_to: stored.flushed_to,
-        };
-        keyspaces.insert(
-            stored.name.clone(),
-            Arc::new(KeyspaceState {
-                id: stored.id,
-                name: stored.name.clone(),
-                options: keyspace_options,
-                hasher,
-                current: Current::new(first),
-                directories,
-                dropped: AtomicBool::new(false),
-                delay_ns: AtomicU64::new(0),
-            }),
-        );
-    }
-    Ok(keyspaces)
+        let first = SuperVersion::new(levels, stored.flushed_to, memtable);
+        let name = stored.name.clone();
+        let keyspace = KeyspaceState::new(stored.id, name.clone(), keyspace_options, hasher, first);
+        Ok((name, Arc::new(keyspace)))
+    });
+    keyspaces.collect()
 }
 
-pub(crate) fn directories(directory: &Path, options: &Options) -> Vec<(u32, PathBuf)> {
-    let _ = directory;
-    options.level_paths.iter().map(|(level, path)| (*level, path.clone())).collect()
-}
-
-pub(crate) fn place_of(directories: &[(u32, PathBuf)], directory: &Path, level: u32) -> PathBuf {
-    directories
-        .iter()
-        .find(|(l, _)| *l == level)
-        .map_or_else(|| directory.to_path_buf(), |(_, path)| path.clone())
-}
-
-/// A keyspace that has never been written.
-pub(crate) fn new_keyspace(
-    store: &Store,
-    id: version::KeyspaceId,
-    name: &str,
-    options: KeyspaceOptions,
-) -> KeyspaceState {
-    let start = store.sequencer.tail();
-    let memtable = store.memory.memtable(&options.comparator);
-    KeyspaceState {
-        id,
-        name: name.to_string(),
-        hasher: store.hasher,
-        current: Current::new(SuperVersion {
-            generations: vec![Generation::new(start, memtable)],
-            levels: Arc::new(Levels::new(options.comparator.clone(), Vec::new())),
-            flushed_to: start,
-        }),
-        options,
-        directories: directories(&store.directory, &store.options),
-        dropped: AtomicBool::new(false),
-        delay_ns: AtomicU64::new(0),
-    }
-}
-
-/// Appends to the manifest; see [`append_to`].
-pub(crate) fn append(store: &Store, edit: &VersionEdit) -> Result<()> {
-    let mut manifest = store.manifest.lock();
-    let manifest = manifest.as_mut().ok_or(Error::Closed { what: "store" })?;
-    append_to(store, manifest, edit)
-}
-
-/// Appends to the manifest, and says with it how far the log is durable now. A failure after which
-/// nobody knows whether the edit counts poisons the store; after any other the edit does not count,
-/// durably, and can be tried again.
-pub(crate) fn append_to(store: &Store, manifest: &mut Manifest, edit: &VersionEdit) -> Result<()> {
-    failpoint::hit("manifest::append");
-    let reaches = store.log.get().map_or(Lsn::ZERO, |log| log.durable());
-    let appended = if reaches > manifest.state().log_reaches {
-        manifest.append(&edit.clone().with(Change::LogReaches(reaches)))
-    } else {
-        manifest.append(edit)
-    };
-    if let (Err(error), Some(_)) = (&appended, manifest.poisoned()) {
-        store.poison(error);
-    }
-    appended
-}
-
-/// Says in the manifest where the log was closed: one that ends before has lost something. On a full
-/// device it is left unsaid, since nothing is wrong with what was closed.
-pub(crate) fn note_end(store: &Store) -> Result<()> {
-    match append(store, &VersionEdit::new()) {
-        Err(error) if error.is_no_space() => Ok(()),
-        other => other,
-    }
+/// Where the tables of a level live.
+pub(crate) fn place_of(level_paths: &BTreeMap<u32, PathBuf>, directory: &Path, level: u32) -> PathBuf {
+    level_paths.get(&level).map_or(directory, PathBuf::as_path).to_path_buf()
 }
 
 /// How the log of this store is read.
@@ -370,10 +303,9 @@ pub(crate) fn scan_options(identity: &Identity, state: &StoreState) -> ScanOptio
 }
 
 fn start_log(store: &Arc<Store>, directory: &Path, first_segment: u64, prior: Prior) -> Result<()> {
-    let owner: Arc<OnceLock<Weak<Store>>> = Arc::new(OnceLock::new());
-    let _ = owner.set(Arc::downgrade(store));
+    let owner = Arc::downgrade(store);
     let on_border = Box::new(move |border: Lsn| {
-        if let Some(store) = owner.get().and_then(Weak::upgrade) {
+        if let Some(store) = owner.upgrade() {
             store.on_border(border);
         }
     });

@@ -39,32 +39,6 @@ thread_local! {
 }
 
 impl Background {
-    /// A writer waits until memory is below its bound again.
-    pub fn wait_while_full(&self, store: &Store, full: impl Fn() -> bool) -> Result<()> {
-        self.counters.stalls.fetch_add(1, Ordering::Relaxed);
-        let mut state = self.state.lock();
-        // A worker that found nothing to do looks again.
-        state.epoch += 1;
-        self.work.notify_all();
-        // Where there was hope still.
-        let mut hope = None;
-        while full() {
-            let failed = state.failures.of_any_flush().or(state.pad_failed.as_ref());
-            if let Some(error) = failed.filter(|_| hope != Some(state.epoch)) {
-                let (error, epoch) = (error.clone(), state.epoch);
-                drop(state);
-                if !self.may_flush_something(store) {
-                    return Err(error);
-                }
-                hope = Some(epoch);
-                state = self.state.lock();
-                continue;
-            }
-            self.progress.wait(&mut state);
-        }
-        Ok(())
-    }
-
     /// Memory may have room again.
     pub fn wake_writers(&self) {
         let _state = self.state.lock();
@@ -95,7 +69,7 @@ impl Store {
         let began = self.env.clock.now();
         let waited = if self.is_full() {
             let full = || self.is_full() && !self.is_closed() && self.poisoned().is_none();
-            self.background.wait_while_full(self, full)
+            self.wait_while_full(full)
         } else {
             self.background.stall(Duration::from_nanos(delay_ns.max(self.memory.delay_ns())));
             Ok(())
@@ -120,9 +94,9 @@ impl Store {
         self.background.counters.stalls.fetch_add(1, Ordering::Relaxed);
         let began = self.env.clock.now();
         let mut found = None;
-        let waited = self.background.wait_until(self, || {
+        let waited = self.wait_until(|| {
             found = match self.log()?.ensure_room(units) {
-                Err(full) if full.is_no_space() && self.background.may_flush_something(self) => None,
+                Err(full) if full.is_no_space() && self.may_flush_something() => None,
                 told => Some(told?),
             };
             Ok(found.is_some())
@@ -131,6 +105,32 @@ impl Store {
         self.background.counters.stalled_ns.fetch_add(stalled.as_nanos() as u64, Ordering::Relaxed);
         waited?;
         found.ok_or(Error::Closed { what: "store" })
+    }
+
+    /// A writer waits until memory is below its bound again.
+    fn wait_while_full(&self, full: impl Fn() -> bool) -> Result<()> {
+        self.background.counters.stalls.fetch_add(1, Ordering::Relaxed);
+        let mut state = self.background.state.lock();
+        // A worker that found nothing to do looks again.
+        state.epoch += 1;
+        self.background.work.notify_all();
+        // Where there was hope still.
+        let mut hope = None;
+        while full() {
+            let failed = state.failures.of_any_flush().or(state.pad_failed.as_ref());
+            if let Some(error) = failed.filter(|_| hope != Some(state.epoch)) {
+                let (error, epoch) = (error.clone(), state.epoch);
+                drop(state);
+                if !self.may_flush_something() {
+                    return Err(error);
+                }
+                hope = Some(epoch);
+                state = self.background.state.lock();
+                continue;
+            }
+            self.background.progress.wait(&mut state);
+        }
+        Ok(())
     }
 
     /// True while writers wait for a flush.
@@ -143,7 +143,7 @@ impl Store {
         // Two at once could store in the other order than they looked: a level 0 that was just emptied would count as full.
         let looking = self.pressure.lock();
         let guard = crossbeam_epoch::pin();
-        let keyspaces = self.keyspaces.lock().clone();
+        let keyspaces = self.keyspaces.all();
         for keyspace in keyspaces.values() {
             // From twice level 0's trigger on; what memory asks for is worked out by each write.
             let load = level0_overhang(keyspace, &guard).min(1.0);

@@ -14,7 +14,6 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossbeam_epoch as epoch;
 
@@ -24,10 +23,11 @@ use crate::key::{Kind, Lsn};
 use crate::log::{Entry, Prior, Recovered};
 use crate::version::{self, VersionEdit};
 
-use super::background::{apply, edit_of, flush_generations, job_context};
+use super::background::{apply, flush_generations};
 use super::keyspace::KeyspaceState;
-use super::store::{Keyspaces, Store};
-use super::superversion::{Generation, SuperVersion};
+use super::keyspaces::KeyspaceMap;
+use super::store::{Store, with_room};
+use super::superversion::SuperVersion;
 
 /// A recovery under way.
 pub(super) struct Replay<'a> {
@@ -87,7 +87,7 @@ impl<'a> Replay<'a> {
 
     /// Applies what the log holds.
     pub fn run(&mut self) -> Result<()> {
-        let keyspaces = self.store.keyspaces.lock().clone();
+        let keyspaces = self.store.keyspaces.all();
         let by_id = by_id(&keyspaces);
         let mut last_applied = Lsn::ZERO;
         let recovered = self.recovered;
@@ -123,7 +123,7 @@ impl<'a> Replay<'a> {
 
     /// Flushes what was recovered of every keyspace; everything below `start` is in tables then, unless the device is full.
     pub fn flush_all(&mut self, start: Lsn) -> Result<()> {
-        let keyspaces = self.store.keyspaces.lock().clone();
+        let keyspaces = self.store.keyspaces.all();
         keyspaces.values().try_for_each(|keyspace| self.flush(keyspace, start))
     }
 
@@ -142,7 +142,7 @@ impl<'a> Replay<'a> {
         if std::mem::replace(&mut self.gave_up, true) {
             return Ok(false);
         }
-        let keyspaces = self.store.keyspaces.lock().clone();
+        let keyspaces = self.store.keyspaces.all();
         let by_id = by_id(&keyspaces);
         self.recovered.replay(first_unflushed(&keyspaces), &mut |_, entry: Entry<'_>| {
             self.keyspace_of(&by_id, entry.keyspace).map(drop)
@@ -173,16 +173,11 @@ impl<'a> Replay<'a> {
 
     fn show(&mut self, keyspace: &KeyspaceState, outcome: &CompactionOutcome, end: Lsn) {
         let store = self.store;
-        let next_table_id = store.next_table_id.load(Ordering::Relaxed);
-        self.edit.changes.extend(edit_of(keyspace.id, outcome, Some(end), next_table_id).changes);
+        self.edit.changes.extend(store.edit_of(keyspace.id, outcome, Some(end)).changes);
         let flushed = keyspace.current.replace(|now| {
             let levels = apply(&now.levels, outcome);
             let memtable = store.memory.memtable(&keyspace.options.comparator);
-            Some(SuperVersion {
-                generations: vec![Generation::new(end, memtable)],
-                levels: Arc::new(levels),
-                flushed_to: end,
-            })
+            Some(SuperVersion::new(Arc::new(levels), end, memtable))
         });
         // Nobody else is here yet: it goes at once, past the epoch.
         drop(flushed);
@@ -194,35 +189,17 @@ fn write_tables(store: &Store, keyspace: &KeyspaceState) -> Result<CompactionOut
         let guard = epoch::pin();
         keyspace.current.load(&guard).active().clone()
     };
-    let context = job_context(store, keyspace, Vec::new(), Arc::new(AtomicBool::new(false)));
-    flush_generations(&context, std::slice::from_ref(&generation))
+    flush_generations(&store.job_context(keyspace), std::slice::from_ref(&generation))
 }
 
-fn by_id(keyspaces: &Keyspaces) -> BTreeMap<u32, &Arc<KeyspaceState>> {
+fn by_id(keyspaces: &KeyspaceMap) -> BTreeMap<u32, &Arc<KeyspaceState>> {
     keyspaces.values().map(|k| (k.id.0, k)).collect()
 }
 
 /// Below, every keyspace is flushed.
-fn first_unflushed(keyspaces: &Keyspaces) -> Lsn {
+fn first_unflushed(keyspaces: &KeyspaceMap) -> Lsn {
     let guard = epoch::pin();
     keyspaces.values().map(|k| k.current.load(&guard).flushed_to).min().unwrap_or(Lsn::ZERO)
-}
-
-/// Does something; if the device is full and `give_up` frees some of it, once more.
-pub(super) fn with_room<T>(
-    mut work: impl FnMut() -> Result<T>,
-    give_up: impl FnOnce() -> Result<bool>,
-) -> Result<T> {
-    match work() {
-        Err(full) if full.is_no_space() => {
-            if give_up()? {
-                work()
-            } else {
-                Err(full)
-            }
-        }
-        other => other,
-    }
 }
 
 /// Removes table files that no version names: left by a crash between writing and naming them. A table that is named, by

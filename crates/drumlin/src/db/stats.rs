@@ -4,6 +4,7 @@
 //! the log's near a segment border, and the background's when it is held back.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crossbeam_epoch as epoch;
@@ -11,7 +12,8 @@ use crossbeam_epoch as epoch;
 use super::background::JobFailure;
 use super::recovery::RecoveryReport;
 use super::store::Store;
-use crate::table::Parts;
+use super::superversion::SuperVersion;
+use crate::table::{Parts, TableHandle};
 
 /// One level of a keyspace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -112,44 +114,47 @@ pub struct Stats {
     pub recovery: RecoveryReport,
 }
 
+impl LevelStats {
+    fn of(tables: &[Arc<TableHandle>]) -> LevelStats {
+        LevelStats {
+            tables: tables.len(),
+            bytes: tables.iter().map(|t| t.meta().file_bytes).sum(),
+            versions: tables.iter().map(|t| t.meta().entries).sum(),
+        }
+    }
+}
+
+impl KeyspaceStats {
+    fn of(name: &str, now: &SuperVersion) -> KeyspaceStats {
+        KeyspaceStats {
+            name: name.to_string(),
+            memtable_bytes: now.generations.iter().map(|g| g.memtable.bytes() as u64).sum(),
+            memtable_versions: now.generations.iter().map(|g| g.memtable.entries() as u64).sum(),
+            frozen_memtables: now.frozen().len(),
+            levels: (0..now.levels.depth()).map(|level| LevelStats::of(now.levels.level(level))).collect(),
+        }
+    }
+}
+
 pub(crate) fn collect(store: &Store) -> Stats {
     let memory = &store.memory;
     // First: what is written meanwhile does not look as if it were held after its flush.
     let charged = memory.memtables.bytes() as u64;
-    let keyspaces = store.keyspaces.lock().clone();
+    let keyspaces = store.keyspaces.all();
     let guard = epoch::pin();
-    let mut resident = Parts::default();
-    let mut frozen = 0;
-    let mut debt_bytes = 0;
-    let keyspaces: Vec<KeyspaceStats> = keyspaces
-        .values()
-        .map(|k| {
-            let now = k.current.load(&guard);
-            for parts in now.levels.tables().map(|t| t.resident_parts()) {
-                resident.index += parts.index;
-                resident.filter += parts.filter;
-                resident.tombstones += parts.tombstones;
-            }
-            frozen += now.frozen().iter().map(|g| g.memtable.bytes() as u64).sum::<u64>();
-            debt_bytes += crate::layout::debt_bytes(&now.levels, &k.options);
-            KeyspaceStats {
-                name: k.name.clone(),
-                memtable_bytes: now.generations.iter().map(|g| g.memtable.bytes() as u64).sum(),
-                memtable_versions: now.generations.iter().map(|g| g.memtable.entries() as u64).sum(),
-                frozen_memtables: now.frozen().len(),
-                levels: (0..now.levels.depth())
-                    .map(|level| {
-                        let tables = now.levels.level(level);
-                        LevelStats {
-                            tables: tables.len(),
-                            bytes: tables.iter().map(|t| t.meta().file_bytes).sum(),
-                            versions: tables.iter().map(|t| t.meta().entries).sum(),
-                        }
-                    })
-                    .collect(),
-            }
-        })
-        .collect();
+    let (mut resident, mut frozen, mut debt_bytes) = (Parts::default(), 0, 0);
+    let mut figures = Vec::with_capacity(keyspaces.len());
+    for keyspace in keyspaces.values() {
+        let now = keyspace.current.load(&guard);
+        for parts in now.levels.tables().map(|t| t.resident_parts()) {
+            resident.index += parts.index;
+            resident.filter += parts.filter;
+            resident.tombstones += parts.tombstones;
+        }
+        frozen += now.frozen().iter().map(|g| g.memtable.bytes() as u64).sum::<u64>();
+        debt_bytes += crate::layout::debt_bytes(&now.levels, &keyspace.options);
+        figures.push(KeyspaceStats::of(&keyspace.name, now));
+    }
     let counters = &store.background.counters;
     let log = store.log.get();
     let snapshots = store.sequencer.snapshots().list();
@@ -159,7 +164,7 @@ pub(crate) fn collect(store: &Store) -> Stats {
         memory_budget_bytes: store.options.memory_bytes as u64,
         memtable_bytes: charged,
         memtable_frozen_bytes: frozen,
-        memtable_unfreed_bytes: charged.saturating_sub(keyspaces.iter().map(|k| k.memtable_bytes).sum()),
+        memtable_unfreed_bytes: charged.saturating_sub(figures.iter().map(|k| k.memtable_bytes).sum()),
         cache_bytes: (memory.shelf.cache().bytes() + memory.shelf.cache().garbage_bytes()) as u64,
         cache_hits: memory.shelf.cache().hits(),
         cache_misses: memory.shelf.cache().misses(),
@@ -187,7 +192,7 @@ pub(crate) fn collect(store: &Store) -> Stats {
         first_corruption,
         last_failure,
         recovery: store.recovery.get().cloned().unwrap_or_default(),
-        keyspaces,
+        keyspaces: figures,
     }
 }
 

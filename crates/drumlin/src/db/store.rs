@@ -3,14 +3,13 @@
 //! Place: made by `open`; used by `write`, `keyspace`, `snapshot`, `background`.
 //!
 //! Lock order (take from left to right, never back):
-//! `pressure` → `keyspaces` → `manifest` → a keyspace's `Current::change` → `background.state`.
-//! Key locks are taken with none of these held, and nothing of these is taken under one. `closing` and `dropping` come
-//! before everything, key locks included.
+//! `pressure` → `manifest` → a keyspace's `Current::change` → `background.state`; the map of `keyspaces` last of all.
+//! Key locks are taken with none of these held, and nothing of these is taken under one. `closing`, and `dropping` of
+//! `keyspaces`, come before everything, key locks included.
 //!
 //! Admission: before a write takes any lock it passes `admit`. With no debt that is two loads; else see `pressure`.
 //! When memtables turn: see `turn`.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -21,18 +20,16 @@ use crate::error::{Error, Result};
 use crate::key::{KeyHasher, Lsn};
 use crate::log::Log;
 use crate::options::{Durability, Options, WriteOptions};
-use crate::sync::Mutex;
-use crate::version::{Identity, Manifest};
+use crate::sync::{Mutex, failpoint};
+use crate::version::{Change, Identity, Manifest, VersionEdit};
 
 use super::background::Background;
 use super::keyspace::KeyspaceState;
+use super::keyspaces::{KeyspaceMap, Keyspaces};
 use super::memory::Memory;
 use super::recovery::RecoveryReport;
 use super::snapshot::Lease;
 use super::write;
-
-/// Keyspaces by name.
-pub(crate) type Keyspaces = BTreeMap<String, Arc<KeyspaceState>>;
 
 /// One open store.
 pub(crate) struct Store {
@@ -46,19 +43,16 @@ pub(crate) struct Store {
     /// None when open read-only.
     pub log: OnceLock<Arc<Log>>,
     pub memory: Memory,
-    pub keyspaces: Mutex<Arc<Keyspaces>>,
+    pub keyspaces: Keyspaces,
     /// None when open read-only, and after close.
     pub manifest: Mutex<Option<Manifest>>,
     pub next_table_id: Arc<AtomicU64>,
-    pub next_keyspace_id: AtomicU64,
     pub background: Background,
     pub handed_out: Mutex<Vec<Weak<Lease>>>,
     poison: OnceLock<String>,
     closed: AtomicBool,
     /// Held by whoever closes the store, until it is closed; then what they were told.
     pub closing: Mutex<Option<Result<()>>>,
-    /// Held by whoever drops a keyspace, from before it is marked until it is gone.
-    pub dropping: Mutex<()>,
     /// Held while the keyspaces' delays are worked out and stored, so that the last look wins.
     pub(super) pressure: Mutex<()>,
     /// Set by `open`.
@@ -76,8 +70,8 @@ impl Store {
         identity: Identity,
         sequencer: Arc<Sequencer>,
         memory: Memory,
-        keyspaces: Keyspaces,
-        next_ids: (Arc<AtomicU64>, u64),
+        keyspaces: KeyspaceMap,
+        next_table_id: u64,
         manifest: Option<Manifest>,
         lock: Option<Box<dyn FileLock>>,
     ) -> Store {
@@ -91,16 +85,14 @@ impl Store {
             stripes: Stripes::default(),
             log: OnceLock::new(),
             memory,
-            keyspaces: Mutex::new(Arc::new(keyspaces)),
+            keyspaces: Keyspaces::new(keyspaces),
             manifest: Mutex::new(manifest),
-            next_table_id: next_ids.0,
-            next_keyspace_id: AtomicU64::new(next_ids.1),
+            next_table_id: Arc::new(AtomicU64::new(next_table_id)),
             background: Background::default(),
             handed_out: Mutex::new(Vec::new()),
             poison: OnceLock::new(),
             closed: AtomicBool::new(false),
             closing: Mutex::new(None),
-            dropping: Mutex::new(()),
             pressure: Mutex::new(()),
             recovery: OnceLock::new(),
             lock: Mutex::new(lock),
@@ -178,6 +170,38 @@ impl Store {
         self.log()?.sync_to(end).inspect_err(|error| self.poison(error))
     }
 
+    /// Appends to the manifest; see [`Store::append_to`].
+    pub fn append(&self, edit: &VersionEdit) -> Result<()> {
+        self.append_to(&mut self.manifest.lock(), edit)
+    }
+
+    /// Appends to the manifest, and says with it how far the log is durable now. A failure after which
+    /// nobody knows whether the edit counts poisons the store; after any other the edit does not count,
+    /// durably, and can be tried again.
+    pub fn append_to(&self, manifest: &mut Option<Manifest>, edit: &VersionEdit) -> Result<()> {
+        let manifest = manifest.as_mut().ok_or(Error::Closed { what: "store" })?;
+        failpoint::hit("manifest::append");
+        let reaches = self.log.get().map_or(Lsn::ZERO, |log| log.durable());
+        let appended = if reaches > manifest.state().log_reaches {
+            manifest.append(&edit.clone().with(Change::LogReaches(reaches)))
+        } else {
+            manifest.append(edit)
+        };
+        if let (Err(error), Some(_)) = (&appended, manifest.poisoned()) {
+            self.poison(error);
+        }
+        appended
+    }
+
+    /// Says in the manifest where the log was closed: one that ends before has lost something. On a full
+    /// device it is left unsaid, since nothing is wrong with what was closed.
+    pub fn note_end(&self) -> Result<()> {
+        match self.append(&VersionEdit::new()) {
+            Err(error) if error.is_no_space() => Ok(()),
+            other => other,
+        }
+    }
+
     /// Frees what jobs have replaced and nobody reads any more: superversions, their memtables, table files.
     /// True if something is still held. Removes files: for background workers and `close`.
     pub fn tidy(&self) -> bool {
@@ -196,7 +220,7 @@ impl Store {
     pub fn log_needed_from(&self) -> Lsn {
         // P first: what is empty afterwards holds nothing below it.
         let completed = self.sequencer.completed();
-        let keyspaces = self.keyspaces.lock().clone();
+        let keyspaces = self.keyspaces.all();
         let guard = crossbeam_epoch::pin();
         keyspaces
             .values()
@@ -218,5 +242,22 @@ impl Store {
         for registration in leases.iter().filter_map(|lease| lease.expire(now, expiry)) {
             self.sequencer.snapshots().release(registration);
         }
+    }
+}
+
+/// Does something; if the device is full and `give_up` frees some of it, once more.
+pub(super) fn with_room<T>(
+    mut work: impl FnMut() -> Result<T>,
+    give_up: impl FnOnce() -> Result<bool>,
+) -> Result<T> {
+    match work() {
+        Err(full) if full.is_no_space() => {
+            if give_up()? {
+                work()
+            } else {
+                Err(full)
+            }
+        }
+        other => other,
     }
 }

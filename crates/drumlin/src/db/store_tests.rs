@@ -1,5 +1,6 @@
 //! What the store's parts do to each other in orders that are rare: each test brings one about.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Condvar, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
@@ -238,7 +239,7 @@ fn wait_for_flush(db: &Db) {
     let store = db.store.clone();
     let waiter = spawn("waiter", move || {
         let is_done = || Ok(store.background.counters.flushes.load(Ordering::Relaxed) > 0);
-        done.send(store.background.wait_until(&store, is_done))
+        done.send(store.wait_until(is_done))
     });
     flushed.recv_timeout(PATIENCE).expect("it is flushed").expect("well");
     let _ = waiter.join();

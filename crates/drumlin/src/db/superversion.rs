@@ -80,6 +80,11 @@ pub(crate) struct SuperVersion {
 }
 
 impl SuperVersion {
+    /// All below `flushed_to` in `levels`, and a memtable for the rest.
+    pub fn new(levels: Arc<Levels>, flushed_to: Lsn, memtable: MemTable) -> SuperVersion {
+        SuperVersion { generations: vec![Generation::new(flushed_to, memtable)], levels, flushed_to }
+    }
+
     /// The newest generation. Its border may lie beyond the tail: then writes still belong in one before.
     pub fn active(&self) -> &Arc<Generation> {
         &self.generations[0]

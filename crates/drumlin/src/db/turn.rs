@@ -1,7 +1,7 @@
 //! Turns: when a keyspace gets a new memtable, and when the log is padded to get there.
 //!
 //! Place: the log calls `on_border` before a segment opens; workers call `is_pad_due` and `pad_to_border` when they find
-//! nothing to do, `manual` when a flush was asked for.
+//! nothing to do, `manual` when a flush was asked for. What turns, and whether a pad is due, `census` decides.
 //!
 //! A memtable turns at a segment border (I2), one segment ahead of the tail; it is flushed once the tail is there.
 //!
@@ -12,20 +12,24 @@
 //! 2. A border that is reached while memory is short has something turned.
 //!
 //! Concurrency: `on_border` runs on the thread that opens segments and waits for nobody. A pad is a write like any other,
-//! under a key lock. Tests: `store_tests`, `tests/memory.rs`, `tests/graveyard.rs`.
+//! under a key lock. Tests: `census`, `store_tests`, tests/memory.rs, tests/graveyard.rs,
+//! tests/standing_still.rs.
+
+use std::sync::Arc;
+
+use crossbeam_epoch as epoch;
 
 use crate::error::Result;
 use crate::key::Lsn;
 
+use super::census::{Border, Census, Tally};
 use super::keyspace::KeyspaceState;
+use super::keyspaces::KeyspaceMap;
 use super::store::Store;
 use super::superversion::Generation;
 
 /// A memtable is turned at half of what an arena can hold, whatever the options say.
 const MEMTABLE_BYTES_MAX: usize = 16 << 30;
-
-/// While memory is short, the log is padded for a flush of the memtables' share divided by this, or more.
-const PAD_PARTS: usize = 8;
 
 impl Store {
     /// Bytes at which a keyspace's memtable is turned.
@@ -50,95 +54,58 @@ impl Store {
         }
     }
 
-    /// Called by the log before the segment that begins at `border` opens: turns the keyspaces whose
-    /// memtable would outgrow its limit, those that hold the oldest log beyond its bound, all of them while the device has
-    /// hardly room left for the tables of what the log holds, and, if memory is short and nothing waits for its flush, the
-    /// one that holds most.
+    /// Called by the log before the segment that begins at `border` opens: turns what the [`Census`] says.
     pub fn on_border(&self, border: Lsn) {
-        let keyspaces = self.keyspaces.lock().clone();
-        let guard = crossbeam_epoch::pin();
+        let keyspaces = self.keyspaces.all();
         let segment = self.identity.segment_bytes as usize;
         let live = self.log.get().map_or(0, |log| log.live_bytes());
-        let log_over = live + segment as u64 > self.options.log_bytes_max as u64;
-        let is_scarce = self.is_scarce(live + 4 * segment as u64);
-        let mut turnable: Vec<_> = keyspaces
-            .values()
-            .map(|k| (k, k.current.load(&guard).active()))
-            .filter(|(_, active)| !active.memtable.is_empty() && active.start < border)
-            .collect();
-        // The largest first: they make the most room.
-        turnable.sort_by_key(|(_, active)| std::cmp::Reverse(active.memtable.bytes()));
-        let oldest = turnable.iter().map(|(_, active)| active.start).min();
-        let fails = |k: &KeyspaceState| self.background.fails_to_flush(k.id);
-        let nothing_waits =
-            keyspaces.values().all(|k| k.current.load(&guard).frozen().is_empty() || fails(k));
-        let mut relieves = nothing_waits && self.memory.is_short();
-        let mut staying: usize = turnable.iter().map(|(_, active)| active.memtable.bytes()).sum();
-        for (keyspace, active) in turnable {
-            let bytes = active.memtable.bytes();
-            let limit = self.memtable_limit(keyspace);
-            // A segment is written before this border comes, and one before the next one does.
-            let ahead = (segment + segment / 2).min(limit / 2);
-            let outgrown = bytes + ahead >= limit;
-            let pins = log_over && Some(active.start) == oldest;
-            let crowds = staying + segment + segment / 2 >= self.memory.memtable_share / 2;
-            let asked = self.background.flush_asked(keyspace.id);
-            let relieved = relieves && !fails(keyspace);
-            if outgrown || pins || is_scarce || crowds || asked || relieved {
-                relieves = false;
-                let comparator = keyspace.options.comparator.clone();
-                keyspace.current.turn(border, || self.memory.memtable(&comparator));
-                staying -= bytes.min(staying);
-            }
+        let border_ahead = Border {
+            at: border,
+            segment,
+            log_is_over: live + segment as u64 > self.options.log_bytes_max as u64,
+            space_is_scarce: self.is_scarce(live + 4 * segment as u64),
+        };
+        let turns = self.census(&keyspaces).turns_at(&border_ahead);
+        let keyspaces: Vec<_> = keyspaces.values().collect();
+        for place in turns {
+            let keyspace = keyspaces[place];
+            keyspace.current.turn(border, || self.memory.memtable(&keyspace.options.comparator));
         }
-        drop(guard);
         self.measure_pressure();
         self.background.wake();
     }
 
-    /// True if padding the log to its next border lets a flush start that is worth it, or brings one nearer: nothing can
-    /// be flushed at `tail` and none is, and
-    /// - what is frozen ends beyond the tail, and it holds much and memory is short, or has outgrown its limit, or memory
-    ///   is full, or the device is; or
-    /// - memory is short and nothing is frozen: the border turns the largest memtable; or
-    /// - nothing is frozen, and a memtable that is not logged has outgrown its limit.
-    ///
-    /// What fails to be flushed counts for neither.
+    /// True if the log is to be padded to its next border: see [`Census::wants_pad`].
     ///
     /// The tail is the one by which the caller found nothing to flush: with a later one neither of the two might see work.
     pub fn is_pad_due(&self, tail: Lsn) -> bool {
-        let keyspaces = self.keyspaces.lock().clone();
-        let guard = crossbeam_epoch::pin();
-        // No border helps what fails, and on a full device a pad takes the space that it waits for.
-        let able: Vec<_> = keyspaces.values().filter(|k| !self.background.fails_to_flush(k.id)).collect();
-        let mut frozen =
-            able.iter().filter_map(|k| Some((k, k.current.load(&guard).frozen().last()?))).peekable();
-        let is_short = self.memory.is_short();
-        if self.background.is_flushing() {
-            return false;
-        }
-        if frozen.peek().is_none() {
-            let actives = able.iter().map(|k| (k, k.current.load(&guard).active().memtable.bytes()));
-            let (mut all, mut is_outgrown) = (0, false);
-            for (keyspace, bytes) in actives {
-                all += bytes;
-                // What is not logged hardly moves the log, so no border comes by itself.
-                is_outgrown |= !keyspace.options.logged && bytes >= self.memtable_limit(keyspace);
+        self.census(&self.keyspaces.all()).wants_pad(tail)
+    }
+
+    fn census(&self, keyspaces: &KeyspaceMap) -> Census {
+        let guard = epoch::pin();
+        let state = self.background.state.lock();
+        let tally = |keyspace: &Arc<KeyspaceState>| {
+            let now = keyspace.current.load(&guard);
+            let active = now.active();
+            Tally {
+                start: active.start,
+                bytes: active.memtable.bytes(),
+                is_empty: active.memtable.is_empty(),
+                oldest_frozen: now.frozen().last().map(|oldest| (oldest.end(), oldest.memtable.bytes())),
+                limit: self.memtable_limit(keyspace),
+                is_logged: keyspace.options.logged,
+                is_asked: state.asked.contains_key(&keyspace.id),
+                fails: state.failures.of_flush(keyspace.id).is_some(),
             }
-            // Else it is readers who hold the memory, and a border helps nobody.
-            return is_outgrown || is_short && all >= self.memory.memtable_share / 4;
+        };
+        Census {
+            keyspaces: keyspaces.values().map(tally).collect(),
+            share: self.memory.memtable_share,
+            is_short: self.memory.is_short(),
+            is_stopped: self.is_full() || self.log.get().is_some_and(|log| log.is_out_of_space()),
+            is_flushing: !state.flushing.is_empty(),
         }
-        let (mut bytes, mut is_outgrown) = (0, false);
-        for (keyspace, oldest) in frozen {
-            if oldest.end() <= tail {
-                return false;
-            }
-            bytes += oldest.memtable.bytes();
-            is_outgrown |= oldest.memtable.bytes() >= self.memtable_limit(keyspace);
-        }
-        // Writers that are stopped wait for whatever there is.
-        let is_stopped = self.is_full() || self.log.get().is_some_and(|log| log.is_out_of_space());
-        is_outgrown || is_short && bytes >= self.memory.memtable_share / PAD_PARTS || is_stopped
     }
 
     /// Fills the log up to the next segment border, so that what was turned there can be flushed.

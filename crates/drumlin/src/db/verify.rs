@@ -24,10 +24,11 @@ use crate::options::Options;
 use crate::table::{TableCheck, TableHandle, verify_alone};
 use crate::version::{Identity, Manifest, StoreState, is_table_name};
 
+use super::keyspaces::KeyspaceMap;
 use super::memory::Memory;
 use super::open::{LOG_DIRECTORY, keyspaces_of, lock_for_reading, scan_options};
 use super::recovery::RecoveryReport;
-use super::store::{Keyspaces, Store};
+use super::store::Store;
 
 /// How far a verification has come.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -73,15 +74,15 @@ impl VerifyReport {
 
 pub(crate) fn verify(store: &Store, on_progress: &mut dyn FnMut(&VerifyProgress)) -> Result<VerifyReport> {
     store.check_readable()?;
-    let keyspaces = store.keyspaces.lock().clone();
-    let mut check = Check::new(&*store.env.fs, on_progress);
+    let keyspaces = store.keyspaces.all();
+    let mut check = Check::new(&store.env.fs, on_progress);
     check.tables(&tables_of(&keyspaces));
     if !store.options.read_only {
         check.report.remarks.push("the log was not read: the store is open for writing".into());
         return Ok(check.report);
     }
     match Manifest::load(&*store.env.fs, &store.directory) {
-        Ok((identity, state, _)) => check.log(&store.env.fs, &store.directory, &identity, &state),
+        Ok((identity, state, _)) => check.log(&store.directory, &identity, &state),
         Err(error) => {
             check.report.note(error)?;
             check.report.unchecked.push("the log: the manifest, which was sound before, is not".into());
@@ -90,7 +91,7 @@ pub(crate) fn verify(store: &Store, on_progress: &mut dyn FnMut(&VerifyProgress)
     Ok(check.report)
 }
 
-fn tables_of(keyspaces: &Keyspaces) -> Vec<Arc<TableHandle>> {
+fn tables_of(keyspaces: &KeyspaceMap) -> Vec<Arc<TableHandle>> {
     let guard = epoch::pin();
     keyspaces
         .values()
@@ -122,9 +123,8 @@ fn verify_files(
     on_progress: &mut dyn FnMut(&VerifyProgress),
 ) -> Result<VerifyReport> {
     let _lock = lock_for_reading(env, directory)?;
-    let fs = &env.fs;
-    let mut check = Check::new(&**fs, on_progress);
-    let loaded = Manifest::load(&**fs, directory).and_then(|(identity, state, _)| {
+    let mut check = Check::new(&env.fs, on_progress);
+    let loaded = Manifest::load(&*env.fs, directory).and_then(|(identity, state, _)| {
         let memory = Memory::new(env, options);
         let keyspaces = keyspaces_of(directory, options, &identity, &state, &memory)?;
         Ok((identity, state, keyspaces))
@@ -132,11 +132,11 @@ fn verify_files(
     match loaded {
         Ok((identity, state, keyspaces)) => {
             check.tables(&tables_of(&keyspaces));
-            check.log(fs, directory, &identity, &state);
+            check.log(directory, &identity, &state);
         }
         Err(error) => {
             check.report.note(error)?;
-            check.without_manifest(fs, directory, options)?;
+            check.without_manifest(directory, options)?;
         }
     }
     let mut report = check.report;
@@ -150,14 +150,14 @@ fn verify_files(
 
 /// A verification under way.
 struct Check<'a> {
-    fs: &'a dyn FileSystem,
+    fs: &'a Arc<dyn FileSystem>,
     on_progress: &'a mut dyn FnMut(&VerifyProgress),
     progress: VerifyProgress,
     report: VerifyReport,
 }
 
 impl<'a> Check<'a> {
-    fn new(fs: &'a dyn FileSystem, on_progress: &'a mut dyn FnMut(&VerifyProgress)) -> Self {
+    fn new(fs: &'a Arc<dyn FileSystem>, on_progress: &'a mut dyn FnMut(&VerifyProgress)) -> Self {
         Check { fs, on_progress, progress: VerifyProgress::default(), report: VerifyReport::default() }
     }
 
@@ -192,9 +192,9 @@ impl<'a> Check<'a> {
     }
 
     /// Reads the log and collects what is wrong.
-    fn log(&mut self, fs: &Arc<dyn FileSystem>, directory: &Path, identity: &Identity, state: &StoreState) {
+    fn log(&mut self, directory: &Path, identity: &Identity, state: &StoreState) {
         let options = ScanOptions { mode: Mode::Inspect, ..scan_options(identity, state) };
-        let log = match log::scan(fs, &directory.join(LOG_DIRECTORY), options) {
+        let log = match log::scan(self.fs, &directory.join(LOG_DIRECTORY), options) {
             Ok(log) => log,
             Err(error) => return self.report.unchecked.push(format!("the log: {error}")),
         };
@@ -215,25 +215,21 @@ impl<'a> Check<'a> {
     }
 
     /// Every table and the log, by what they say of themselves.
-    fn without_manifest(
-        &mut self,
-        fs: &Arc<dyn FileSystem>,
-        directory: &Path,
-        options: &Options,
-    ) -> Result<()> {
+    fn without_manifest(&mut self, directory: &Path, options: &Options) -> Result<()> {
         self.report.unchecked.push(
             "the manifest behind its corrupt place, and with it which tables there should be and how far the log should reach: \
              a file that is gone is not missed"
                 .into(),
         );
-        let identity = Manifest::load_identity(self.fs, directory);
+        let fs = self.fs;
+        let identity = Manifest::load_identity(&**fs, directory);
         // A filter that was made with another secret is not looked at.
         let hasher = KeyHasher::new(identity.as_ref().map_or(0, |identity| identity.secret));
         let mut tables = Vec::new();
         let places: BTreeSet<&Path> =
             options.level_paths.values().map(PathBuf::as_path).chain([directory]).collect();
         for place in places {
-            let listed = if self.fs.exists(place)? { self.fs.list(place)? } else { Vec::new() };
+            let listed = if fs.exists(place)? { fs.list(place)? } else { Vec::new() };
             let named = listed.into_iter().filter(|entry| !entry.is_dir && is_table_name(&entry.name));
             tables.extend(named.map(|entry| (join(place, &entry.name), entry.bytes)));
         }
@@ -244,7 +240,7 @@ impl<'a> Check<'a> {
             });
         }
         match identity {
-            Ok(identity) => self.log(fs, directory, &identity, &StoreState::default()),
+            Ok(identity) => self.log(directory, &identity, &StoreState::default()),
             Err(error) => {
                 self.report.note(error)?;
                 self.report

@@ -17,7 +17,7 @@
 //! Tests: `db::tests::crash`, `db::tests::failures`, `tests/variants.rs`.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use crossbeam_epoch as epoch;
 
@@ -30,27 +30,22 @@ use crate::table::TableOptions;
 use crate::version::{Change, KeyspaceId, Levels, VersionEdit};
 
 use super::super::keyspace::KeyspaceState;
-use super::super::open::{append_to, place_of};
+use super::super::open::place_of;
 use super::super::store::Store;
 use super::super::superversion::{Generation, SuperVersion};
-use super::Background;
 use super::queue::Job;
 
-impl Background {
-    pub(super) fn perform(&self, store: &Store, job: &Job) -> Result<()> {
+impl Store {
+    pub(super) fn perform(&self, job: &Job) -> Result<()> {
         match job {
-            Job::Flush(keyspace) => self.flush(store, keyspace),
-            Job::Compact(keyspace, plan) => self.compact(store, keyspace, plan),
+            Job::Flush(keyspace) => self.flush_frozen(keyspace),
+            Job::Compact(keyspace, plan) => self.compact_by(keyspace, plan),
         }
     }
 
-    fn context(&self, store: &Store, keyspace: &KeyspaceState) -> JobContext {
-        store.expire_snapshots();
-        job_context(store, keyspace, store.sequencer.snapshots().list(), self.cancel.clone())
-    }
-
-    fn flush(&self, store: &Store, keyspace: &KeyspaceState) -> Result<()> {
-        let tail = store.sequencer.tail();
+    /// Flushes what is frozen and ends at or below the tail.
+    fn flush_frozen(&self, keyspace: &KeyspaceState) -> Result<()> {
+        let tail = self.sequencer.tail();
         let generations: Vec<Arc<Generation>> = {
             let guard = epoch::pin();
             let now = keyspace.current.load(&guard);
@@ -58,55 +53,45 @@ impl Background {
         };
         let Some(newest) = generations.first() else { return Ok(()) };
         let end = newest.end();
-        store.sequencer.wait_completed(end)?;
-        store.sync_log(end)?;
-        let context = self.context(store, keyspace);
+        self.sequencer.wait_completed(end)?;
+        self.sync_log(end)?;
+        let context = self.job_context(keyspace);
         let outcome = flush_generations(&context, &generations)?;
         let bytes = outcome.written_bytes;
-        self.install(store, keyspace, outcome, Some(end))?;
-        self.counters.flushes.fetch_add(1, Ordering::Relaxed);
-        self.counters.flushed_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.install(keyspace, outcome, Some(end))?;
+        self.background.counters.flushes.fetch_add(1, Ordering::Relaxed);
+        self.background.counters.flushed_bytes.fetch_add(bytes, Ordering::Relaxed);
         // Never beyond what the manifest says: by that, an end that it has lost shows when the store is opened.
-        let noted = store.manifest.lock().as_ref().map_or(Lsn::ZERO, |m| m.state().log_reaches);
-        let needed = store.log_needed_from().min(noted);
+        let noted = self.manifest.lock().as_ref().map_or(Lsn::ZERO, |m| m.state().log_reaches);
+        let needed = self.log_needed_from().min(noted);
         // What could not be recycled now is recycled after the next flush, unless the log is at its end.
-        if let Err(error @ Error::Poisoned { .. }) = store.log()?.recycle_below(needed) {
-            store.poison(&error);
+        if let Err(error @ Error::Poisoned { .. }) = self.log()?.recycle_below(needed) {
+            self.poison(&error);
         }
         Ok(())
     }
 
-    pub(super) fn compact(
-        &self,
-        store: &Store,
-        keyspace: &KeyspaceState,
-        plan: &CompactionPlan,
-    ) -> Result<()> {
-        let context = self.context(store, keyspace);
+    /// Carries a plan out.
+    pub(super) fn compact_by(&self, keyspace: &KeyspaceState, plan: &CompactionPlan) -> Result<()> {
+        let context = self.job_context(keyspace);
         let outcome = run_compaction(plan, &context)?;
-        self.counters.compactions.fetch_add(1, Ordering::Relaxed);
-        self.counters.read_bytes.fetch_add(outcome.read_bytes, Ordering::Relaxed);
-        self.counters.compacted_bytes.fetch_add(outcome.written_bytes, Ordering::Relaxed);
-        self.install(store, keyspace, outcome, None)
+        self.background.counters.compactions.fetch_add(1, Ordering::Relaxed);
+        self.background.counters.read_bytes.fetch_add(outcome.read_bytes, Ordering::Relaxed);
+        self.background.counters.compacted_bytes.fetch_add(outcome.written_bytes, Ordering::Relaxed);
+        self.install(keyspace, outcome, None)
     }
 
     /// Makes an outcome durable, then visible, then removes what it replaced.
     fn install(
         &self,
-        store: &Store,
         keyspace: &KeyspaceState,
         outcome: CompactionOutcome,
         flushed_to: Option<Lsn>,
     ) -> Result<()> {
         {
-            let mut manifest = store.manifest.lock();
-            let edit =
-                edit_of(keyspace.id, &outcome, flushed_to, store.next_table_id.load(Ordering::Relaxed));
-            let appended = match manifest.as_mut() {
-                Some(manifest) => keyspace.check_open().and_then(|()| append_to(store, manifest, &edit)),
-                None => Err(Error::Closed { what: "store" }),
-            };
-            if let Err(error) = appended {
+            let mut manifest = self.manifest.lock();
+            let edit = self.edit_of(keyspace.id, &outcome, flushed_to);
+            if let Err(error) = keyspace.check_open().and_then(|()| self.append_to(&mut manifest, &edit)) {
                 // A poisoned manifest may name the new tables: the next open decides.
                 if manifest.as_ref().is_none_or(|m| m.poisoned().is_none()) {
                     outcome.discard();
@@ -120,34 +105,51 @@ impl Background {
                 let generations = now.generations.iter().filter(|g| g.end() > flushed_to).cloned().collect();
                 Some(SuperVersion { generations, levels, flushed_to })
             });
-            store.memory.retire(&flushed);
+            self.memory.retire(&flushed);
         }
         outcome.obsolete.iter().for_each(|table| table.mark_obsolete());
         Ok(())
     }
-}
 
-/// What a job on this keyspace needs.
-pub(crate) fn job_context(
-    store: &Store,
-    keyspace: &KeyspaceState,
-    snapshots: Vec<Lsn>,
-    cancel: Arc<AtomicBool>,
-) -> JobContext {
-    let (directory, directories) = (store.directory.clone(), keyspace.directories.clone());
-    JobContext {
-        env: store.env.clone(),
-        dir: Arc::new(move |level| place_of(&directories, &directory, level)),
-        next_table_id: store.next_table_id.clone(),
-        table_options: TableOptions::new(&keyspace.options, keyspace.hasher),
-        table_bytes: keyspace.options.table_bytes,
-        shelf: store.memory.shelf.clone(),
-        buffers: store.memory.jobs.clone(),
-        part_bytes: store.memory.part_bytes(store.options.background_threads),
-        snapshots,
-        cancel,
-        on_bytes: None,
-        parallelism: store.options.background_threads,
+    /// What a job on this keyspace needs. Snapshots that were forgotten are released first; it keeps what the others see.
+    pub fn job_context(&self, keyspace: &KeyspaceState) -> JobContext {
+        self.expire_snapshots();
+        let (directory, level_paths) = (self.directory.clone(), self.options.level_paths.clone());
+        JobContext {
+            env: self.env.clone(),
+            dir: Arc::new(move |level| place_of(&level_paths, &directory, level)),
+            next_table_id: self.next_table_id.clone(),
+            table_options: TableOptions::new(&keyspace.options, keyspace.hasher),
+            table_bytes: keyspace.options.table_bytes,
+            shelf: self.memory.shelf.clone(),
+            buffers: self.memory.jobs.clone(),
+            part_bytes: self.memory.part_bytes(self.options.background_threads),
+            snapshots: self.sequencer.snapshots().list(),
+            cancel: self.background.cancel.clone(),
+            on_bytes: None,
+            parallelism: self.options.background_threads,
+        }
+    }
+
+    /// The manifest's words for an outcome.
+    pub fn edit_of(
+        &self,
+        keyspace: KeyspaceId,
+        outcome: &CompactionOutcome,
+        flushed_to: Option<Lsn>,
+    ) -> VersionEdit {
+        let mut edit = VersionEdit::new();
+        for &(level, id) in &outcome.removed {
+            edit.push(Change::RemoveTable { keyspace, level, id });
+        }
+        for (level, meta, _) in &outcome.added {
+            edit.push(Change::AddTable { keyspace, level: *level, meta: meta.clone() });
+        }
+        if let Some(lsn) = flushed_to {
+            edit.push(Change::FlushedTo { keyspace, lsn });
+        }
+        edit.push(Change::NextTableId(self.next_table_id.load(Ordering::Relaxed)));
+        edit
     }
 }
 
@@ -167,25 +169,4 @@ pub(crate) fn flush_generations(
     let horizons = Horizons::of_snapshots(context.snapshots.clone());
     let tombstones: Vec<_> = generations.iter().flat_map(|g| g.memtable.tombstones(&horizons)).collect();
     run_flush(cursors, &tombstones, context)
-}
-
-/// The manifest's words for an outcome.
-pub(crate) fn edit_of(
-    keyspace: KeyspaceId,
-    outcome: &CompactionOutcome,
-    flushed_to: Option<Lsn>,
-    next_table_id: u64,
-) -> VersionEdit {
-    let mut edit = VersionEdit::new();
-    for &(level, id) in &outcome.removed {
-        edit.push(Change::RemoveTable { keyspace, level, id });
-    }
-    for (level, meta, _) in &outcome.added {
-        edit.push(Change::AddTable { keyspace, level: *level, meta: meta.clone() });
-    }
-    if let Some(lsn) = flushed_to {
-        edit.push(Change::FlushedTo { keyspace, lsn });
-    }
-    edit.push(Change::NextTableId(next_table_id));
-    edit
 }

@@ -12,6 +12,7 @@
 //!
 //! Tests: `tests/variants.rs`, `db::tests::jobs`, `db::tests::starving`, `db::tests::full`.
 
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use crossbeam_epoch as epoch;
@@ -23,83 +24,90 @@ use crate::version::KeyspaceId;
 
 use super::super::keyspace::KeyspaceState;
 use super::super::store::Store;
-use super::queue::oldest_snapshot;
 use super::{JobWatch, Watch};
+
+/// A flush that somebody waits for.
+struct AskedFlush<'a> {
+    store: &'a Store,
+    keyspaces: Vec<Arc<KeyspaceState>>,
+    /// What was written below is to be on disk.
+    tail: Lsn,
+    /// Failures before.
+    failed_before: u64,
+}
+
+impl<'a> AskedFlush<'a> {
+    /// Asks for a flush of these keyspaces (all, if `None`); of none if they have nothing to flush.
+    fn new(store: &'a Store, only: Option<&KeyspaceState>) -> AskedFlush<'a> {
+        let all = store.keyspaces.all();
+        let guard = epoch::pin();
+        let tail = store.sequencer.tail();
+        let has_versions =
+            |k: &KeyspaceState| k.current.load(&guard).generations.iter().any(|g| !g.memtable.is_empty());
+        let chosen = all.values().filter(|k| only.is_none_or(|only| only.id == k.id) && has_versions(k));
+        let keyspaces: Vec<_> = chosen.cloned().collect();
+        let mut state = store.background.state.lock();
+        for keyspace in &keyspaces {
+            *state.asked.entry(keyspace.id).or_default() += 1;
+        }
+        state.failures.retry_now(|id| keyspaces.iter().any(|k| k.id == id));
+        AskedFlush { store, keyspaces, tail, failed_before: state.failures.count() }
+    }
+
+    fn is_done(&self) -> bool {
+        let guard = epoch::pin();
+        self.keyspaces.iter().all(|k| {
+            let now = k.current.load(&guard);
+            k.is_dropped()
+                || now.flushed_to >= self.tail
+                || now.generations.iter().all(|g| g.start >= self.tail || g.memtable.is_empty())
+        })
+    }
+
+    /// True if no worker can do anything about it before the log comes to another border.
+    fn waits_for_border(&self) -> bool {
+        let guard = epoch::pin();
+        let tail_now = self.store.sequencer.tail();
+        self.keyspaces.iter().all(|k| {
+            let now = k.current.load(&guard);
+            let oldest_is_due = now.generations.last().is_some_and(|g| g.end() <= tail_now);
+            k.is_dropped() || now.flushed_to >= self.tail || !oldest_is_due
+        })
+    }
+
+    fn failure(&self) -> Option<Error> {
+        let state = self.store.background.state.lock();
+        let is_mine = |id: KeyspaceId| self.keyspaces.iter().any(|k| k.id == id);
+        let mut failed = state.failures.since(self.failed_before);
+        failed.find(|(id, is_flush, _)| *is_flush && is_mine(*id)).map(|(_, _, error)| error.clone())
+    }
+}
+
+impl Drop for AskedFlush<'_> {
+    fn drop(&mut self) {
+        let mut state = self.store.background.state.lock();
+        for keyspace in &self.keyspaces {
+            if let Entry::Occupied(mut asked) = state.asked.entry(keyspace.id) {
+                *asked.get_mut() -= 1;
+                if *asked.get() == 0 {
+                    asked.remove();
+                }
+            }
+        }
+    }
+}
 
 impl Store {
     /// Turns the memtables of these keyspaces (all, if `None`) and waits until they are on disk.
     pub fn flush(&self, keyspace: Option<&KeyspaceState>) -> Result<()> {
-        let keyspaces: Vec<Arc<KeyspaceState>> = self.keyspaces.lock().values().cloned().collect();
-        let targets: Vec<(Arc<KeyspaceState>, Lsn)> = {
-            let guard = epoch::pin();
-            let tail = self.sequencer.tail();
-            keyspaces
-                .into_iter()
-                .filter(|k| keyspace.is_none_or(|only| only.id == k.id))
-                .filter(|k| k.current.load(&guard).generations.iter().any(|g| !g.memtable.is_empty()))
-                .map(|k| (k, tail))
-                .collect()
-        };
-        if targets.is_empty() {
-            return Ok(());
-        }
-        let is_target = |id: KeyspaceId| targets.iter().any(|(k, _)| k.id == id);
-        let failed_before = {
-            let mut state = self.background.state.lock();
-            for (keyspace, _) in &targets {
-                *state.asked.entry(keyspace.id).or_default() += 1;
-            }
-            state.failures.retry_now(is_target);
-            state.failures.count()
-        };
-        let result = loop {
-            let done = {
-                let guard = epoch::pin();
-                targets.iter().all(|(k, tail)| {
-                    let now = k.current.load(&guard);
-                    k.is_dropped()
-                        || now.flushed_to >= *tail
-                        || now.generations.iter().all(|g| g.start >= *tail || g.memtable.is_empty())
-                })
-            };
-            if done {
-                break Ok(());
-            }
+        let asked = AskedFlush::new(self, keyspace);
+        while !asked.is_done() {
             // Each border turns what was asked for; two may be needed, since one is open ahead.
-            if let Err(error) = self.pad_to_border() {
-                break Err(error);
-            }
+            self.pad_to_border()?;
             self.background.wake();
-            let step = self.background.wait_until(self, || {
-                let mine = |(id, is_flush, error): (KeyspaceId, bool, &Error)| {
-                    (is_flush && is_target(id)).then(|| error.clone())
-                };
-                let failed = self.background.state.lock().failures.since(failed_before).find_map(mine);
-                if let Some(error) = failed {
-                    return Err(error);
-                }
-                let guard = epoch::pin();
-                let tail_now = self.sequencer.tail();
-                Ok(targets.iter().all(|(k, tail)| {
-                    let now = k.current.load(&guard);
-                    let oldest_is_due = now.generations.last().is_some_and(|g| g.end() <= tail_now);
-                    k.is_dropped() || now.flushed_to >= *tail || !oldest_is_due
-                }))
-            });
-            if step.is_err() {
-                break step;
-            }
-        };
-        let mut state = self.background.state.lock();
-        for (keyspace, _) in &targets {
-            if let Some(others) = state.asked.get_mut(&keyspace.id).map(|n| *n - 1) {
-                match others {
-                    0 => drop(state.asked.remove(&keyspace.id)),
-                    _ => drop(state.asked.insert(keyspace.id, others)),
-                }
-            }
+            self.wait_until(|| asked.failure().map_or_else(|| Ok(asked.waits_for_border()), Err))?;
         }
-        result
+        Ok(())
     }
 
     /// Flushes a keyspace and merges it to its deepest level.
@@ -111,27 +119,14 @@ impl Store {
         let mut has_stock = true;
         loop {
             let seen = self.background.state.lock().epoch;
-            let picked = {
-                let guard = epoch::pin();
-                let oldest = oldest_snapshot(self);
-                let mut state = self.background.state.lock();
-                // Under the lock: a job that is not among the running any more has changed the levels.
-                let levels = &keyspace.current.load(&guard).levels;
-                let running = state.compacting.entry(keyspace.id).or_default();
-                let picked = layout::pick_manual(levels, &keyspace.options, running, oldest, None, None);
-                if let ManualPick::Plan(plan) = &picked {
-                    state.begin(keyspace.id, plan);
-                }
-                picked
-            };
-            match picked {
+            match self.claim(keyspace) {
                 ManualPick::Done => return Ok(()),
                 ManualPick::Busy => {
-                    self.background.wait_until(self, || Ok(self.background.state.lock().epoch != seen))?;
+                    self.wait_until(|| Ok(self.background.state.lock().epoch != seen))?;
                 }
                 ManualPick::Plan(plan) => {
                     let watch = JobWatch(Watch(self));
-                    let outcome = self.background.compact(self, keyspace, &plan);
+                    let outcome = self.compact_by(keyspace, &plan);
                     drop(watch);
                     let now = self.env.clock.now();
                     self.background.state.lock().end(keyspace, &plan, &outcome, now);
@@ -149,6 +144,21 @@ impl Store {
         }
     }
 
+    /// What is next of a compaction by hand; a plan is begun.
+    fn claim(&self, keyspace: &KeyspaceState) -> ManualPick {
+        let guard = epoch::pin();
+        let oldest = self.oldest_snapshot();
+        let mut state = self.background.state.lock();
+        // Under the lock: a job that is not among the running any more has changed the levels.
+        let levels = &keyspace.current.load(&guard).levels;
+        let running = state.compacting.entry(keyspace.id).or_default();
+        let picked = layout::pick_manual(levels, &keyspace.options, running, oldest, None, None);
+        if let ManualPick::Plan(plan) = &picked {
+            state.begin(keyspace.id, plan);
+        }
+        picked
+    }
+
     /// Waits until no job runs and none is due. An error if something failed meanwhile and was not done since.
     pub fn wait_for_idle(&self) -> Result<()> {
         self.check_readable()?;
@@ -157,7 +167,7 @@ impl Store {
             state.failures.retry_now(|_| true);
             state.failures.count()
         };
-        self.background.wait_until(self, || Ok(self.background.is_idle(self)))?;
+        self.wait_until(|| Ok(self.is_idle()))?;
         let state = self.background.state.lock();
         state.failures.since(failed_before).next().map_or(Ok(()), |(_, _, error)| Err(error.clone()))
     }

@@ -28,12 +28,12 @@ use std::time::Duration;
 use crate::env::Thread;
 use crate::error::{Error, Result};
 use crate::sync::{Condvar, Mutex};
-use crate::version::KeyspaceId;
 
-use super::store::Store;
+use super::keyspaces::KeyspaceMap;
+use super::store::{Store, with_room};
 
 pub use failures::JobFailure;
-pub(crate) use job::{apply, edit_of, flush_generations, job_context};
+pub(crate) use job::{apply, flush_generations};
 
 use queue::{Job, Next, State};
 
@@ -92,27 +92,6 @@ impl Drop for JobWatch<'_> {
 }
 
 impl Background {
-    pub fn start(store: &Arc<Store>) -> Result<()> {
-        for number in 0..store.options.background_threads {
-            let weak = Arc::downgrade(store);
-            let body = Box::new(move || {
-                // Each job holds the store; waiting holds it too, until close wakes it.
-                if let Some(store) = weak.upgrade() {
-                    store.background.run(&store);
-                }
-            });
-            match store.env.spawner.spawn(&format!("drumlin-bg-{number}"), body) {
-                Ok(thread) => store.background.threads.lock().push(thread),
-                Err(error) => {
-                    // Those that run hold the store.
-                    store.background.stop();
-                    return Err(error);
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// Something may be to do, or to be noticed.
     pub fn wake(&self) {
         let mut state = self.state.lock();
@@ -141,83 +120,16 @@ impl Background {
         (state.failures.first_corruption(), state.failures.latest())
     }
 
-    /// What whoever closes the store must hear of what the background met.
-    pub fn verdict(&self, store: &Store) -> Result<()> {
-        let keyspaces = store.keyspaces.lock().clone();
+    /// What whoever closes the store, with these keyspaces in it, must hear of what the background met.
+    pub fn verdict(&self, keyspaces: &KeyspaceMap) -> Result<()> {
         let mut state = self.state.lock();
         state.failures.keep_only(|id| keyspaces.values().any(|k| k.id == id));
         state.failures.verdict().map_or(Ok(()), Err)
     }
 
-    pub fn flush_asked(&self, keyspace: KeyspaceId) -> bool {
-        self.state.lock().asked.contains_key(&keyspace)
-    }
-
-    fn run(&self, store: &Arc<Store>) {
-        let _watch = Watch(store);
-        let mut patience = TIDY_FIRST;
-        loop {
-            let seen = {
-                let state = self.state.lock();
-                state.epoch
-            };
-            if self.cancel.load(Ordering::Acquire) || store.poisoned().is_some() {
-                if self.wait_for_change(seen, None) {
-                    return;
-                }
-                continue;
-            }
-            let tail = store.sequencer.tail();
-            let job = match self.pick(store, tail) {
-                Next::Job(job) => job,
-                Next::Nothing(later) => {
-                    // Tidied first: what readers hold is told from what a flush would free.
-                    let held = store.tidy();
-                    // Memory waits for a flush, and what could be flushed ends beyond the tail.
-                    if store.is_pad_due(tail) && self.pad(store) {
-                        continue;
-                    }
-                    let again = if store.is_full() { Some(TIDY_FIRST) } else { held.then_some(patience) };
-                    let again = again.into_iter().chain(later).min();
-                    patience = (patience * 2).min(TIDY_LAST);
-                    if self.wait_for_change(seen, again) {
-                        return;
-                    }
-                    continue;
-                }
-            };
-            let watch = JobWatch(Watch(store));
-            let mut outcome = self.perform(store, &job);
-            let is_full = outcome.as_ref().is_err_and(Error::is_no_space);
-            if is_full
-                && matches!(job, Job::Flush(_))
-                && store.log.get().is_some_and(|l| l.give_up_stock() > 0)
-            {
-                outcome = self.perform(store, &job);
-            }
-            drop(watch);
-            // The plan holds its inputs.
-            self.finish(job, &outcome, store.env.clock.now());
-            patience = TIDY_FIRST;
-            store.tidy();
-            store.measure_pressure();
-        }
-    }
-
-    /// Pads the log to its border. True if that was done; else writers that are stopped are told why not.
-    fn pad(&self, store: &Store) -> bool {
-        let failed = store.pad_to_border().err();
-        if let Some(error @ Error::Poisoned { .. }) = &failed {
-            store.poison(error);
-        }
-        let mut state = self.state.lock();
-        let was_told = state.pad_failed.is_some();
-        state.pad_failed = failed;
-        if state.pad_failed.is_some() && !was_told {
-            state.epoch += 1;
-            self.progress.notify_all();
-        }
-        state.pad_failed.is_none()
+    /// How often something changed so far.
+    fn epoch(&self) -> u64 {
+        self.state.lock().epoch
     }
 
     /// Waits until something changes after `seen`. True if it is time to go.
@@ -238,25 +150,115 @@ impl Background {
         }
         self.cancel.load(Ordering::Acquire)
     }
+}
+
+impl Store {
+    /// Starts the workers.
+    pub fn start_workers(self: &Arc<Self>) -> Result<()> {
+        for number in 0..self.options.background_threads {
+            let weak = Arc::downgrade(self);
+            let body = Box::new(move || {
+                // Each job holds the store; waiting holds it too, until close wakes it.
+                if let Some(store) = weak.upgrade() {
+                    store.work();
+                }
+            });
+            match self.env.spawner.spawn(&format!("drumlin-bg-{number}"), body) {
+                Ok(thread) => self.background.threads.lock().push(thread),
+                Err(error) => {
+                    // Those that run hold the store.
+                    self.background.stop();
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What a worker does until it is time to go.
+    fn work(&self) {
+        let _watch = Watch(self);
+        let background = &self.background;
+        let mut patience = TIDY_FIRST;
+        loop {
+            let seen = background.epoch();
+            let again = if background.cancel.load(Ordering::Acquire) || self.poisoned().is_some() {
+                None
+            } else {
+                let tail = self.sequencer.tail();
+                let later = match self.pick(tail) {
+                    Next::Job(job) => {
+                        self.carry_out(job);
+                        patience = TIDY_FIRST;
+                        continue;
+                    }
+                    Next::Nothing(later) => later,
+                };
+                // Tidied first: what readers hold is told from what a flush would free.
+                let held = self.tidy();
+                // Memory waits for a flush, and what could be flushed ends beyond the tail.
+                if self.is_pad_due(tail) && self.pad() {
+                    continue;
+                }
+                let again = if self.is_full() { Some(TIDY_FIRST) } else { held.then_some(patience) };
+                patience = (patience * 2).min(TIDY_LAST);
+                again.into_iter().chain(later).min()
+            };
+            if background.wait_for_change(seen, again) {
+                return;
+            }
+        }
+    }
+
+    /// Does a job, to its end or its failure.
+    fn carry_out(&self, job: Job) {
+        let watch = JobWatch(Watch(self));
+        let is_flush = matches!(job, Job::Flush(_));
+        // On a full device a flush gets what the log keeps in stock.
+        let give_up = || Ok(is_flush && self.log()?.give_up_stock() > 0);
+        let outcome = with_room(|| self.perform(&job), give_up);
+        drop(watch);
+        // The plan holds its inputs.
+        self.background.finish(job, &outcome, self.env.clock.now());
+        self.tidy();
+        self.measure_pressure();
+    }
+
+    /// Pads the log to its border. True if that was done; else writers that are stopped are told why not.
+    fn pad(&self) -> bool {
+        let failed = self.pad_to_border().err();
+        if let Some(error @ Error::Poisoned { .. }) = &failed {
+            self.poison(error);
+        }
+        let mut state = self.background.state.lock();
+        let was_told = state.pad_failed.is_some();
+        state.pad_failed = failed;
+        if state.pad_failed.is_some() && !was_told {
+            state.epoch += 1;
+            self.background.progress.notify_all();
+        }
+        state.pad_failed.is_none()
+    }
 
     /// Waits until `done` or its error, woken by every step of background work.
-    pub fn wait_until(&self, store: &Store, mut done: impl FnMut() -> Result<bool>) -> Result<()> {
+    pub fn wait_until(&self, mut done: impl FnMut() -> Result<bool>) -> Result<()> {
+        let background = &self.background;
         loop {
-            let seen = self.state.lock().epoch;
+            let seen = background.epoch();
             if done()? {
                 return Ok(());
             }
-            if let Some(why) = store.poisoned() {
+            if let Some(why) = self.poisoned() {
                 return Err(Error::Poisoned { why: why.into() });
             }
-            if store.is_closed() {
+            if self.is_closed() {
                 return Err(Error::Closed { what: "store" });
             }
-            let mut state = self.state.lock();
+            let mut state = background.state.lock();
             if state.epoch == seen {
                 state.epoch += 1;
-                self.work.notify_all();
-                self.progress.wait(&mut state);
+                background.work.notify_all();
+                background.progress.wait(&mut state);
             }
         }
     }

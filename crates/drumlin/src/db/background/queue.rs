@@ -96,55 +96,7 @@ pub(super) enum Next {
     Nothing(Option<Duration>),
 }
 
-pub(super) fn oldest_snapshot(store: &Store) -> Lsn {
-    store.sequencer.snapshots().list().first().copied().unwrap_or(Lsn::MAX)
-}
-
 impl Background {
-    /// The most urgent job, and marks it begun. Generations that end above `tail` are left alone.
-    pub(super) fn pick(&self, store: &Store, tail: Lsn) -> Next {
-        let keyspaces = store.keyspaces.lock().clone();
-        let now = store.env.clock.now();
-        let guard = epoch::pin();
-        let mut state = self.state.lock();
-        let state = &mut *state;
-        let oldest = keyspaces
-            .values()
-            .filter(|k| {
-                !k.is_dropped() && !state.flushing.contains(&k.id) && state.failures.may_flush(k.id, now)
-            })
-            .filter_map(|k| {
-                let oldest = k.current.load(&guard).frozen().last()?;
-                (oldest.end() <= tail).then(|| (oldest.start, k))
-            })
-            .min_by_key(|(start, _)| *start);
-        if let Some((_, keyspace)) = oldest {
-            state.flushing.insert(keyspace.id);
-            state.jobs += 1;
-            return Next::Job(Job::Flush(keyspace.clone()));
-        }
-        state.failures.keep_only(|id| keyspaces.values().any(|k| k.id == id));
-        let later = state.failures.next_due(now);
-        if state.compactions >= (store.options.background_threads - 1).max(1) {
-            return Next::Nothing(later);
-        }
-        let oldest_snapshot = oldest_snapshot(store);
-        let urgent = keyspaces
-            .values()
-            .filter_map(|k| {
-                let levels = &k.current.load(&guard).levels;
-                let running = state.compacting.entry(k.id).or_default();
-                let held = state.failures.held(k.id, running, now);
-                let plan = layout::pick(levels, &k.options, &held, oldest_snapshot)?;
-                Some((k, plan, layout::debt_bytes(levels, &k.options)))
-            })
-            .max_by_key(|(_, _, debt)| *debt);
-        let Some((keyspace, plan, _)) = urgent else { return Next::Nothing(later) };
-        state.begin(keyspace.id, &plan);
-        state.compactions += 1;
-        Next::Job(Job::Compact(keyspace.clone(), plan))
-    }
-
     /// What a worker took has ended.
     pub(super) fn finish(&self, job: Job, outcome: &Result<()>, now: Duration) {
         let mut state = self.state.lock();
@@ -166,15 +118,70 @@ impl Background {
         self.relief.notify_all();
     }
 
+    /// Jobs running now.
+    pub fn running(&self) -> usize {
+        self.state.lock().jobs
+    }
+}
+
+impl Store {
+    pub(super) fn oldest_snapshot(&self) -> Lsn {
+        self.sequencer.snapshots().list().first().copied().unwrap_or(Lsn::MAX)
+    }
+
+    /// The most urgent job, and marks it begun. Generations that end above `tail` are left alone.
+    pub(super) fn pick(&self, tail: Lsn) -> Next {
+        let keyspaces = self.keyspaces.all();
+        let now = self.env.clock.now();
+        let guard = epoch::pin();
+        let mut state = self.background.state.lock();
+        let state = &mut *state;
+        let oldest = keyspaces
+            .values()
+            .filter(|k| {
+                !k.is_dropped() && !state.flushing.contains(&k.id) && state.failures.may_flush(k.id, now)
+            })
+            .filter_map(|k| {
+                let oldest = k.current.load(&guard).frozen().last()?;
+                (oldest.end() <= tail).then(|| (oldest.start, k))
+            })
+            .min_by_key(|(start, _)| *start);
+        if let Some((_, keyspace)) = oldest {
+            state.flushing.insert(keyspace.id);
+            state.jobs += 1;
+            return Next::Job(Job::Flush(keyspace.clone()));
+        }
+        state.failures.keep_only(|id| keyspaces.values().any(|k| k.id == id));
+        let later = state.failures.next_due(now);
+        if state.compactions >= (self.options.background_threads - 1).max(1) {
+            return Next::Nothing(later);
+        }
+        let oldest_snapshot = self.oldest_snapshot();
+        let urgent = keyspaces
+            .values()
+            .filter_map(|k| {
+                let levels = &k.current.load(&guard).levels;
+                let running = state.compacting.entry(k.id).or_default();
+                let held = state.failures.held(k.id, running, now);
+                let plan = layout::pick(levels, &k.options, &held, oldest_snapshot)?;
+                Some((k, plan, layout::debt_bytes(levels, &k.options)))
+            })
+            .max_by_key(|(_, _, debt)| *debt);
+        let Some((keyspace, plan, _)) = urgent else { return Next::Nothing(later) };
+        state.begin(keyspace.id, &plan);
+        state.compactions += 1;
+        Next::Job(Job::Compact(keyspace.clone(), plan))
+    }
+
     /// True if no job runs and none is due. What was frozen at a border that the log has not reached is not due: it
     /// waits for writes, which need not come. What failed is not due before its time.
-    pub fn is_idle(&self, store: &Store) -> bool {
-        let tail = store.sequencer.tail();
-        let keyspaces = store.keyspaces.lock().clone();
-        let now = store.env.clock.now();
+    pub fn is_idle(&self) -> bool {
+        let tail = self.sequencer.tail();
+        let keyspaces = self.keyspaces.all();
+        let now = self.env.clock.now();
         let guard = epoch::pin();
-        let (nothing, oldest) = (Running::new(), oldest_snapshot(store));
-        let state = self.state.lock();
+        let (nothing, oldest) = (Running::new(), self.oldest_snapshot());
+        let state = self.background.state.lock();
         state.jobs == 0
             && keyspaces.values().all(|k| {
                 let levels = k.current.load(&guard);
@@ -186,11 +193,11 @@ impl Background {
     }
 
     /// True if a flush that has not failed can be expected to free memory.
-    pub fn may_flush_something(&self, store: &Store) -> bool {
-        let tail = store.sequencer.tail();
-        let keyspaces = store.keyspaces.lock().clone();
+    pub fn may_flush_something(&self) -> bool {
+        let tail = self.sequencer.tail();
+        let keyspaces = self.keyspaces.all();
         let guard = epoch::pin();
-        let state = self.state.lock();
+        let state = self.background.state.lock();
         // What ends beyond the tail waits for a pad.
         let is_near = |g: &Generation| state.pad_failed.is_none() || g.end() <= tail;
         let frozen = |k: &KeyspaceState| {
@@ -198,20 +205,5 @@ impl Background {
         };
         state.flushing.iter().any(|k| state.failures.of_flush(*k).is_none())
             || keyspaces.values().any(|k| state.failures.of_flush(k.id).is_none() && frozen(k))
-    }
-
-    /// True while a flush runs.
-    pub fn is_flushing(&self) -> bool {
-        !self.state.lock().flushing.is_empty()
-    }
-
-    /// True if flushes of the keyspace fail.
-    pub fn fails_to_flush(&self, keyspace: KeyspaceId) -> bool {
-        self.state.lock().failures.of_flush(keyspace).is_some()
-    }
-
-    /// Jobs running now.
-    pub fn running(&self) -> usize {
-        self.state.lock().jobs
     }
 }
