@@ -1,0 +1,194 @@
+//! What can be said to the bench: db_bench's flags, with their names.
+//!
+//! Place: parsed by the command line and by the peers' program; turned into a [`Plan`] and [`Settings`] here.
+//!
+//! 1. A flag that db_bench has means the same here and may be written as there, with underscores.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use drumlin::{Compression, Durability};
+
+use crate::drive::Plan;
+use crate::store::Settings;
+use crate::workload::{WORKLOADS, Workload};
+
+/// What a write survives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Survives {
+    /// Nothing: no log.
+    Memory,
+    /// The process's death.
+    Process,
+    /// A power loss.
+    Disk,
+}
+
+impl Survives {
+    /// Its name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Survives::Memory => "Memory",
+            Survives::Process => "Process",
+            Survives::Disk => "Disk",
+        }
+    }
+}
+
+/// How blocks are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Compress {
+    /// Not at all.
+    None,
+    /// By LZ4.
+    Lz4,
+}
+
+/// Measures.
+#[derive(Args, Clone, Debug)]
+pub struct Bench {
+    /// Workloads, in this order; `list` shows them all
+    #[arg(
+        long,
+        value_name = "NAMES",
+        value_delimiter = ',',
+        default_value = "fillrandom,readrandom,seekrandom"
+    )]
+    pub benchmarks: Vec<String>,
+    /// Keys in the store
+    #[arg(long, default_value_t = 1_000_000, value_name = "N")]
+    pub num: u64,
+    /// Operations of workloads that read [default: as many as keys]
+    #[arg(long, value_name = "N")]
+    pub reads: Option<u64>,
+    /// Operations of workloads that write [default: as many as keys]
+    #[arg(long, value_name = "N")]
+    pub writes: Option<u64>,
+    /// End each workload after so many seconds
+    #[arg(long, value_name = "SECONDS")]
+    pub duration: Option<f64>,
+    /// Threads
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub threads: u64,
+    /// Operations a second, whatever the store does: latency then counts from when each was to begin
+    #[arg(long, value_name = "N")]
+    pub rate: Option<f64>,
+    /// Bytes of a key
+    #[arg(long, alias = "key_size", default_value_t = 16, value_name = "BYTES")]
+    pub key_size: usize,
+    /// Bytes of a value
+    #[arg(long, alias = "value_size", default_value_t = 100, value_name = "BYTES")]
+    pub value_size: usize,
+    /// Puts in one batch, of workloads that only put; keys of one multi-get
+    #[arg(long, alias = "batch_size", default_value_t = 1, value_name = "N")]
+    pub batch_size: u64,
+    /// Records of one scan
+    #[arg(long, alias = "seek_nexts", default_value_t = 10, value_name = "N")]
+    pub seek_nexts: usize,
+    /// What compression could make of a value, as a part of it: 1 is nothing
+    #[arg(long, alias = "compression_ratio", default_value_t = 1.0, value_name = "PART")]
+    pub compression_ratio: f64,
+    /// What a write survives
+    #[arg(long, value_enum, default_value = "process")]
+    pub durability: Survives,
+    /// All memory of the store, in MiB
+    #[arg(long, default_value_t = 256, value_name = "MIB")]
+    pub memory: usize,
+    /// Bytes of one memtable, in MiB [default: as its share of the memory allows]
+    #[arg(long, value_name = "MIB")]
+    pub memtable: Option<usize>,
+    /// How blocks are compressed
+    #[arg(long, alias = "compression_type", value_enum, default_value = "lz4")]
+    pub compression: Compress,
+    /// Bytes of a block
+    #[arg(long, alias = "block_size", default_value_t = 4096, value_name = "BYTES")]
+    pub block_size: usize,
+    /// Bits of filter for a key
+    #[arg(long, alias = "bloom_bits", default_value_t = 10.0, value_name = "BITS")]
+    pub bloom_bits: f64,
+    /// Threads for flushes and merges
+    #[arg(long, default_value_t = 2, value_name = "N")]
+    pub background: usize,
+    /// Rounds; each begins anew, and medians are printed at the end
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub rounds: u32,
+    /// Seed of all random numbers
+    #[arg(long, default_value_t = 42, value_name = "N")]
+    pub seed: u64,
+    /// Keep the store, and measure on what is there already
+    #[arg(long, alias = "use_existing_db")]
+    pub use_existing_db: bool,
+    /// Where the store is made [default: a directory of its own under the system's temporary one, removed afterwards]
+    #[arg(skip)]
+    pub directory: Option<PathBuf>,
+}
+
+impl Bench {
+    /// The workloads asked for; or what is wrong with them.
+    pub fn workloads(&self) -> Result<Vec<&'static Workload>, String> {
+        let named = |name: &String| {
+            Workload::named(name).ok_or_else(|| {
+                let all: Vec<&str> = WORKLOADS.iter().map(|workload| workload.name).collect();
+                format!("there is no workload {name}; there are {}", all.join(", "))
+            })
+        };
+        self.benchmarks.iter().map(named).collect()
+    }
+
+    /// What is wrong with the rest, if anything.
+    pub fn check(&self) -> Result<(), String> {
+        if self.key_size < 9 {
+            return Err(
+                "--key-size must be 9 or more: eight bytes are the number, and one tells absent keys".into(),
+            );
+        }
+        if self.num == 0 || self.threads == 0 || self.batch_size == 0 || self.rounds == 0 {
+            return Err("--num, --threads, --batch-size and --rounds must be 1 or more".into());
+        }
+        if self.rate.is_some_and(|rate| rate.is_nan() || rate <= 0.0) {
+            return Err("--rate must be more than 0".into());
+        }
+        Ok(())
+    }
+
+    /// What `workload` is to do.
+    pub fn plan(&self, workload: &Workload) -> Plan {
+        let asked = if workload.writes() { self.writes } else { self.reads };
+        Plan {
+            keys: self.num,
+            operations: asked.unwrap_or(self.num),
+            at_most: self.duration.map(Duration::from_secs_f64),
+            threads: self.threads,
+            rate: self.rate,
+            batch: self.batch_size,
+            together: self.batch_size as usize,
+            scan_length: self.seek_nexts,
+            key_bytes: self.key_size,
+            value_bytes: self.value_size,
+            compression_ratio: self.compression_ratio,
+            block_keys: (self.block_size / (self.key_size + self.value_size)).max(1) as u64,
+            seed: self.seed,
+        }
+    }
+
+    /// How Drumlin is opened.
+    pub fn settings(&self) -> Settings {
+        Settings {
+            memory_bytes: self.memory << 20,
+            memtable_bytes: self.memtable.map(|mib| mib << 20),
+            durability: match self.durability {
+                Survives::Memory => Durability::Memory,
+                Survives::Process => Durability::Process,
+                Survives::Disk => Durability::Disk,
+            },
+            compression: match self.compression {
+                Compress::None => Compression::None,
+                Compress::Lz4 => Compression::Lz4,
+            },
+            block_bytes: self.block_size,
+            filter_bits: self.bloom_bits,
+            background_threads: self.background,
+        }
+    }
+}

@@ -1,0 +1,459 @@
+//! Driving: a workload carried out on an engine by so many threads, and timed.
+//!
+//! Place: called by `session` for every workload and round; calls the engine and nothing else while the clock runs.
+//!
+//! 1. The clock runs from when every thread is ready until the last is done (the burst), and then until the engine owes
+//!    nothing (drained). Where something was written, the drained time is the result.
+//! 2. In a closed loop each thread begins an operation when its last has ended. In an open loop operations begin at a
+//!    stated rate, whatever the engine does, and their latency counts from when they were to begin.
+//! 3. Drawing a key and making its bytes are part of an operation, some tens of nanoseconds, alike for every engine.
+//! 4. The first error ends the run and is the result.
+//!
+//! Concurrency: threads share the engine, the number of keys and the word that ends the run. Counters are Relaxed.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Barrier, Mutex};
+use std::time::{Duration, Instant};
+
+use rand::RngExt;
+
+use crate::engine::{Engine, Error, Result, Traffic};
+use crate::keys::{Chooser, mix, write_key};
+use crate::latency::Latency;
+use crate::usage::Usage;
+use crate::values::Values;
+use crate::workload::{Kind, Workload};
+
+/// How much is done, and how.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Keys that there are, or are to be.
+    pub keys: u64,
+    /// Operations of all threads together.
+    pub operations: u64,
+    /// End after so long, if operations are left.
+    pub at_most: Option<Duration>,
+    /// Threads.
+    pub threads: u64,
+    /// Operations a second of all threads together: an open loop.
+    pub rate: Option<f64>,
+    /// Puts in one batch.
+    pub batch: u64,
+    /// Keys of one multi-get.
+    pub together: usize,
+    /// Records of one scan.
+    pub scan_length: usize,
+    /// Bytes of a key.
+    pub key_bytes: usize,
+    /// Bytes of a value.
+    pub value_bytes: usize,
+    /// To what a value could be compressed, as a part of its bytes.
+    pub compression_ratio: f64,
+    /// Keys of one block, for workloads that tell hot blocks from cold ones.
+    pub block_keys: u64,
+    /// Seed of all random numbers.
+    pub seed: u64,
+}
+
+/// What a run was like.
+#[derive(Clone, Default)]
+pub struct Measured {
+    /// Operations done.
+    pub operations: u64,
+    /// Of the gets, those that found a value; records that scans met.
+    pub found: u64,
+    /// Until the last thread was done.
+    pub burst: Duration,
+    /// Until nothing was owed.
+    pub drained: Duration,
+    /// Bytes owed when the last thread was done.
+    pub debt_at_burst: Option<u64>,
+    /// Latencies by kind of operation, those that happened.
+    pub latencies: Vec<(Kind, Latency)>,
+    /// What went through the engine's files, until drained.
+    pub traffic: Option<Traffic>,
+    /// What the process used, until drained.
+    pub usage: Usage,
+}
+
+/// What all threads share.
+struct Run<'a> {
+    engine: &'a dyn Engine,
+    workload: &'a Workload,
+    plan: &'a Plan,
+    /// Keys that there are now: inserts add to them.
+    keys: AtomicU64,
+    over: AtomicBool,
+    ready: Barrier,
+    began: Mutex<Option<Instant>>,
+    failed: Mutex<Option<Error>>,
+    /// Operations begun so far, for a progress bar.
+    done: &'a AtomicU64,
+}
+
+/// What one thread did.
+#[derive(Default)]
+struct Share {
+    operations: u64,
+    found: u64,
+    latencies: Vec<(Kind, Latency)>,
+}
+
+/// Operations between two additions to the shared count.
+const TELL_EVERY: u64 = 1024;
+
+/// Carries out `workload`. `done` tells how far it is, roughly.
+pub fn drive(engine: &dyn Engine, workload: &Workload, plan: &Plan, done: &AtomicU64) -> Result<Measured> {
+    let threads = plan.threads.max(1);
+    let run = Run {
+        engine,
+        workload,
+        plan,
+        keys: AtomicU64::new(plan.keys),
+        over: AtomicBool::new(false),
+        ready: Barrier::new(threads as usize + 1),
+        began: Mutex::new(None),
+        failed: Mutex::new(None),
+        done,
+    };
+    let traffic_before = engine.traffic();
+    let (mut measured, began, usage_before) = std::thread::scope(|scope| {
+        let beside = workload.beside_writer.then(|| scope.spawn(|| run.write_beside()));
+        let hands: Vec<_> = (0..threads)
+            .map(|thread| {
+                scope.spawn({
+                    let run = &run;
+                    move || run.work(thread)
+                })
+            })
+            .collect();
+        let usage_before = Usage::now();
+        let began = Instant::now();
+        *run.began.lock().expect("no thread panics with it") = Some(began);
+        run.ready.wait();
+        let mut measured = Measured::default();
+        for hand in hands {
+            measured.add(hand.join().expect("a worker's panic is the bench's"));
+        }
+        measured.burst = began.elapsed();
+        measured.debt_at_burst = engine.debt_bytes();
+        run.over.store(true, Ordering::Relaxed);
+        if let Some(beside) = beside {
+            beside.join().expect("a worker's panic is the bench's");
+        }
+        (measured, began, usage_before)
+    });
+    if let Some(error) = run.failed.into_inner().expect("no thread panics with it") {
+        return Err(error);
+    }
+    engine.settle()?;
+    measured.drained = began.elapsed();
+    measured.usage = Usage::now().since(&usage_before);
+    measured.traffic = engine.traffic().zip(traffic_before).map(|(now, before)| now.since(&before));
+    Ok(measured)
+}
+
+impl Measured {
+    fn add(&mut self, share: Share) {
+        self.operations += share.operations;
+        self.found += share.found;
+        for (kind, latency) in share.latencies {
+            match self.latencies.iter_mut().find(|(of, _)| *of == kind) {
+                Some((_, all)) => all.join(&latency),
+                None => self.latencies.push((kind, latency)),
+            }
+        }
+        self.latencies.sort_by_key(|(kind, _)| *kind);
+    }
+}
+
+impl Run<'_> {
+    fn work(&self, thread: u64) -> Share {
+        let mut hand = Hand::new(self, thread);
+        self.ready.wait();
+        let outcome = match hand.walks() {
+            Some(kind) => hand.walk(kind),
+            None => hand.operate(),
+        };
+        if let Err(error) = outcome {
+            self.over.store(true, Ordering::Relaxed);
+            self.failed.lock().expect("no thread panics with it").get_or_insert(error);
+        }
+        hand.share
+    }
+
+    /// Puts as fast as it can until the others are done.
+    fn write_beside(&self) {
+        let mut hand = Hand::new(self, u64::from(u32::MAX));
+        while !self.over.load(Ordering::Relaxed) {
+            if let Err(error) = hand.act(Kind::Put) {
+                self.over.store(true, Ordering::Relaxed);
+                self.failed.lock().expect("no thread panics with it").get_or_insert(error);
+            }
+        }
+    }
+}
+
+/// One thread at work.
+struct Hand<'a> {
+    run: &'a Run<'a>,
+    thread: u64,
+    chooser: Chooser,
+    values: Values,
+    key: Vec<u8>,
+    /// Keys of a batch or a multi-get.
+    keys: Vec<Vec<u8>>,
+    share: Share,
+}
+
+impl<'a> Hand<'a> {
+    fn new(run: &'a Run<'a>, thread: u64) -> Hand<'a> {
+        let plan = run.plan;
+        let first = part(plan.keys, plan.threads, thread).start;
+        Hand {
+            run,
+            thread,
+            chooser: Chooser::new(run.workload.keys, plan.keys, first, plan.block_keys, plan.seed, thread),
+            values: Values::new(plan.compression_ratio, plan.value_bytes, mix(plan.seed) ^ thread),
+            key: vec![0; plan.key_bytes],
+            keys: Vec::new(),
+            share: Share {
+                latencies: run.workload.mix.iter().map(|(kind, _)| (*kind, Latency::default())).collect(),
+                ..Share::default()
+            },
+        }
+    }
+
+    /// Operations that are this thread's.
+    fn quota(&self) -> u64 {
+        let part = part(self.run.plan.operations, self.run.plan.threads, self.thread);
+        part.end - part.start
+    }
+
+    fn began(&self) -> Instant {
+        self.run.began.lock().expect("no thread panics with it").unwrap_or_else(Instant::now)
+    }
+
+    /// The loop, closed or open.
+    fn operate(&mut self) -> Result<()> {
+        let plan = self.run.plan;
+        let (quota, began) = (self.quota(), self.began());
+        // What an operation of a batch counts for.
+        let step = if self.puts_batches() { plan.batch } else { 1 };
+        let pace =
+            plan.rate.map(|rate| Duration::from_secs_f64(plan.threads.max(1) as f64 * step as f64 / rate));
+        let mut due = began
+            + pace
+                .map_or(Duration::ZERO, |pace| pace.mul_f64(self.thread as f64 / plan.threads.max(1) as f64));
+        let mut last = Instant::now();
+        let mut told = 0;
+        while self.share.operations < quota {
+            let kind = self.draw();
+            let start = match pace {
+                Some(pace) => {
+                    wait_until(due);
+                    let start = due;
+                    due += pace;
+                    start
+                }
+                None => last,
+            };
+            self.act(kind)?;
+            let now = Instant::now();
+            self.note(kind, now - start);
+            last = now;
+            self.share.operations += step;
+            if self.share.operations - told >= TELL_EVERY {
+                self.run.done.fetch_add(self.share.operations - told, Ordering::Relaxed);
+                told = self.share.operations;
+                let late = plan.at_most.is_some_and(|most| now - began > most);
+                if late || self.run.over.load(Ordering::Relaxed) {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, kind: Kind, took: Duration) {
+        if let Some((_, latency)) = self.share.latencies.iter_mut().find(|(of, _)| *of == kind) {
+            latency.note(took);
+        }
+    }
+
+    /// What comes next, by the mix.
+    fn draw(&mut self) -> Kind {
+        let mix = self.run.workload.mix;
+        if let [(only, _)] = mix {
+            return *only;
+        }
+        let mut at: f64 = self.chooser.random().random();
+        for (kind, share) in mix {
+            at -= share;
+            if at < 0.0 {
+                return *kind;
+            }
+        }
+        mix[mix.len() - 1].0
+    }
+
+    fn puts_batches(&self) -> bool {
+        self.run.plan.batch > 1 && self.run.workload.mix == [(Kind::Put, 1.0)]
+    }
+
+    /// Draws a key and makes its bytes.
+    fn next_key(&mut self) {
+        let keys = self.run.keys.load(Ordering::Relaxed);
+        write_key(&mut self.key, self.chooser.next(keys));
+    }
+
+    fn act(&mut self, kind: Kind) -> Result<()> {
+        let (plan, engine) = (self.run.plan, self.run.engine);
+        match kind {
+            Kind::Put if self.puts_batches() => {
+                self.draw_keys(plan.batch as usize);
+                let value = self.values.next(plan.value_bytes);
+                let records: Vec<_> = self.keys.drain(..).map(|key| (key, value)).collect();
+                engine.put_many(&records)?;
+            }
+            Kind::Put => {
+                self.next_key();
+                engine.put(&self.key, self.values.next(plan.value_bytes))?;
+            }
+            Kind::Insert => {
+                let number = self.run.keys.fetch_add(1, Ordering::Relaxed);
+                write_key(&mut self.key, number);
+                engine.put(&self.key, self.values.next(plan.value_bytes))?;
+            }
+            Kind::Get => {
+                self.next_key();
+                let mut bytes = 0;
+                self.share.found += u64::from(engine.get(&self.key, &mut |value| bytes += value.len())?);
+                std::hint::black_box(bytes);
+            }
+            Kind::GetAbsent => {
+                self.next_key();
+                // Between two keys that there are: sorted behind the drawn one, and not found by its bounds alone.
+                if let Some(last) = self.key.last_mut() {
+                    *last ^= 1;
+                }
+                self.share.found += u64::from(engine.get(&self.key, &mut |_| ())?);
+            }
+            Kind::GetMany => {
+                self.draw_keys(plan.together);
+                self.share.found += engine.get_many(&self.keys, &mut |_| ())? as u64;
+                self.keys.clear();
+            }
+            Kind::Scan => {
+                self.next_key();
+                self.share.found += engine.scan(&self.key, plan.scan_length, false, &mut see)? as u64;
+            }
+            Kind::Update => {
+                self.next_key();
+                let fresh = self.values.next(plan.value_bytes);
+                engine.update(&self.key, &|old| changed(old, fresh))?;
+            }
+            Kind::PutIfAbsent => {
+                self.next_key();
+                let value = self.values.next(plan.value_bytes);
+                self.share.found += u64::from(!engine.put_if_absent(&self.key, value)?);
+            }
+            Kind::Delete => {
+                self.next_key();
+                engine.delete(&self.key)?;
+            }
+            Kind::Walk | Kind::WalkBack => {}
+        }
+        Ok(())
+    }
+
+    fn draw_keys(&mut self, count: usize) {
+        self.keys.clear();
+        for _ in 0..count {
+            self.next_key();
+            self.keys.push(self.key.clone());
+        }
+    }
+
+    /// The kind of walk, if it is one.
+    fn walks(&self) -> Option<Kind> {
+        self.run
+            .workload
+            .mix
+            .first()
+            .map(|(kind, _)| *kind)
+            .filter(|kind| matches!(kind, Kind::Walk | Kind::WalkBack))
+    }
+
+    /// Reads the thread's part of all records, by one scan. Its latency is that of the whole scan.
+    fn walk(&mut self, kind: Kind) -> Result<()> {
+        let quota = self.quota();
+        let first = part(self.run.plan.keys, self.run.plan.threads, self.thread).start;
+        let backwards = kind == Kind::WalkBack;
+        write_key(&mut self.key, if backwards { first + quota.saturating_sub(1) } else { first });
+        let began = Instant::now();
+        let seen = self.run.engine.scan(&self.key, quota as usize, backwards, &mut see)? as u64;
+        self.note(kind, began.elapsed());
+        self.share.operations = seen;
+        self.share.found = seen;
+        self.run.done.fetch_add(seen, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// The part of `0..all` that is the thread's; parts adjoin, and differ by one at most.
+fn part(all: u64, threads: u64, thread: u64) -> Range<u64> {
+    let threads = threads.max(1);
+    let start = |thread: u64| all / threads * thread + thread.min(all % threads);
+    start(thread)..start(thread.saturating_add(1))
+}
+
+/// Looks at a record, so that nobody can leave out reading it.
+fn see(key: &[u8], value: &[u8]) {
+    std::hint::black_box((key.len(), value.first().copied()));
+}
+
+/// The value that an update writes: the old one with eight bytes of a new one, or a new one.
+fn changed(old: Option<&[u8]>, fresh: &[u8]) -> Vec<u8> {
+    let mut value = old.unwrap_or(fresh).to_vec();
+    let changed = value.len().min(fresh.len()).min(8);
+    value[..changed].copy_from_slice(&fresh[..changed]);
+    value
+}
+
+/// Sleeps until shortly before, and then looks at the clock.
+fn wait_until(due: Instant) {
+    /// A sleep may take so much longer than asked for.
+    const OVERSLEEP: Duration = Duration::from_micros(100);
+    loop {
+        let left = due.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return;
+        }
+        if left > OVERSLEEP {
+            std::thread::sleep(left - OVERSLEEP);
+        } else {
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_adjoin_and_are_all_there_is() {
+        for (all, threads) in [(10, 3), (5000, 3), (2, 4), (0, 2), (7, 1)] {
+            let mut end = 0;
+            for thread in 0..threads {
+                let part = part(all, threads, thread);
+                assert_eq!(part.start, end);
+                assert!(part.end - part.start <= all.div_ceil(threads));
+                end = part.end;
+            }
+            assert_eq!(end, all);
+        }
+    }
+}

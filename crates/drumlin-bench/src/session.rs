@@ -1,0 +1,173 @@
+//! A session: rounds of workloads on one engine or several, taken in turns.
+//!
+//! Place: run by the command line with Drumlin, by the peers' program with all engines.
+//!
+//! 1. A round of every engine comes before the next round of any, so that a noisy minute hurts all alike.
+//! 2. A workload that begins with an empty store gets a fresh one. One that needs every key finds them: what the workloads
+//!    before left if that is a full store, else they are put first, untimed, in random order.
+//! 3. Stores are removed as soon as they are done with, unless they are to stay.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crate::args::Bench;
+use crate::drive::{Measured, Plan, drive};
+use crate::engine::{Engine, Error, Result};
+use crate::report::{About, Line};
+use crate::workload::{Begins, Kind, Workload};
+
+/// Opens an engine in a directory.
+pub type Open<'a> = dyn Fn(&Path) -> Result<Box<dyn Engine>> + 'a;
+
+/// An engine that takes part.
+pub struct Contender<'a> {
+    /// What its directory is called.
+    pub name: &'static str,
+    /// Opens it.
+    pub open: Box<Open<'a>>,
+}
+
+/// How far a workload is.
+#[derive(Default)]
+pub struct Progress {
+    /// Operations done, roughly.
+    pub done: AtomicU64,
+    /// It has ended.
+    pub over: AtomicBool,
+}
+
+/// Watches a workload, on a thread of its own: until it is over.
+pub type Watch<'a> = dyn Fn(&str, &str, u64, &Progress) + Sync + 'a;
+
+/// Drives, watched.
+fn watched(
+    engine: (&str, &dyn Engine),
+    what: &str,
+    workload: &Workload,
+    plan: &Plan,
+    watch: &Watch<'_>,
+) -> Result<Measured> {
+    let progress = Progress::default();
+    std::thread::scope(|scope| {
+        scope.spawn(|| watch(engine.0, what, plan.operations, &progress));
+        let measured = drive(engine.1, workload, plan, &progress.done);
+        progress.over.store(true, Ordering::Release);
+        measured
+    })
+}
+
+/// Bytes of all files under a directory.
+pub fn files_bytes(directory: &Path) -> Option<u64> {
+    let mut bytes = 0;
+    for entry in std::fs::read_dir(directory).ok()? {
+        let found = entry.ok()?;
+        let about = found.metadata().ok()?;
+        bytes += if about.is_dir() { files_bytes(&found.path())? } else { about.len() };
+    }
+    Some(bytes)
+}
+
+/// One engine's store within a round.
+struct Stage<'a> {
+    contender: &'a Contender<'a>,
+    directory: PathBuf,
+    engine: Option<Box<dyn Engine>>,
+    /// Every key is there.
+    is_full: bool,
+}
+
+impl Stage<'_> {
+    fn fresh(&mut self) -> Result<()> {
+        // Closed before its files go.
+        self.engine = None;
+        match std::fs::remove_dir_all(&self.directory) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
+        }
+        std::fs::create_dir_all(&self.directory)?;
+        self.is_full = false;
+        Ok(())
+    }
+
+    fn engine(&mut self) -> Result<&dyn Engine> {
+        if self.engine.is_none() {
+            self.engine = Some((self.contender.open)(&self.directory)?);
+        }
+        Ok(self.engine.as_deref().expect("made above"))
+    }
+
+    /// Brings the store to where `workload` begins.
+    fn prepare(&mut self, workload: &Workload, plan: &Plan, watch: &Watch<'_>) -> Result<()> {
+        match workload.begins {
+            Begins::Empty => self.fresh(),
+            Begins::Full if self.is_full => Ok(()),
+            Begins::Full => {
+                self.fresh()?;
+                let fill = Workload::named("filluniquerandom").expect("it is in the table");
+                let plan =
+                    Plan { operations: plan.keys, at_most: None, rate: None, batch: 1, ..plan.clone() };
+                let name = self.contender.name;
+                watched((name, self.engine()?), "filling", fill, &plan, watch)?;
+                self.is_full = true;
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Carries out all workloads of `bench` on all contenders, and calls `on_line` for each that is done.
+pub fn run(
+    bench: &Bench,
+    contenders: &[Contender<'_>],
+    directory: &Path,
+    watch: &Watch<'_>,
+    on_line: &mut dyn FnMut(Line) -> Result<()>,
+) -> Result<()> {
+    bench.check().map_err(Error::from)?;
+    let workloads = bench.workloads().map_err(Error::from)?;
+    for round in 1..=bench.rounds {
+        for contender in contenders {
+            let directory = directory.join(contender.name);
+            let mut stage = Stage { contender, directory, engine: None, is_full: bench.use_existing_db };
+            for workload in &workloads {
+                let plan = bench.plan(workload);
+                stage.prepare(workload, &plan, watch)?;
+                let line = measure(&mut stage, workload, &plan, bench, round, watch)?;
+                on_line(line)?;
+            }
+            if !bench.use_existing_db {
+                stage.fresh()?;
+                std::fs::remove_dir(&stage.directory)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn measure(
+    stage: &mut Stage<'_>,
+    workload: &Workload,
+    plan: &Plan,
+    bench: &Bench,
+    round: u32,
+    watch: &Watch<'_>,
+) -> Result<Line> {
+    let name = stage.contender.name;
+    let directory = stage.directory.clone();
+    let engine = stage.engine()?;
+    let measured = watched((name, engine), workload.name, workload, plan, watch)?;
+    let about = About {
+        engine: engine.name(),
+        settings: engine.settings(),
+        durability: bench.durability.name(),
+        memory_bytes: (bench.memory as u64) << 20,
+        round,
+        files_bytes: files_bytes(&directory),
+    };
+    let line = Line::of(workload, plan, &measured, about);
+    // What is put once is all there; what is put at random is not, and what is deleted is not.
+    let puts_all = workload.name == "filluniquerandom" || workload.name == "fillseq";
+    let removes = workload.mix.iter().any(|(kind, _)| *kind == Kind::Delete);
+    stage.is_full = (stage.is_full || puts_all && measured.operations >= plan.keys) && !removes;
+    Ok(line)
+}

@@ -1,0 +1,184 @@
+//! Drumlin as an engine to be measured.
+//!
+//! Place: opened by `session`; the peers' workspace opens one, too.
+//!
+//! 1. What is measured is the public interface, with the options that the report states.
+//! 2. Traffic is counted at the file-system seam; what goes into the mapped log is told by the log's own position.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use drumlin::env::{Env, RealFs};
+use drumlin::{Compression, Db, Durability, Keyspace, KeyspaceOptions, Options, WriteOptions};
+
+use crate::counting::CountingFs;
+use crate::engine::{Change, Engine, Result, SeeRecord, SeeValue, Traffic};
+
+/// How a store is opened.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// All its memory.
+    pub memory_bytes: usize,
+    /// Bytes of one memtable, if not as its share allows.
+    pub memtable_bytes: Option<usize>,
+    /// What a write survives.
+    pub durability: Durability,
+    /// How blocks are compressed.
+    pub compression: Compression,
+    /// Bytes of a block.
+    pub block_bytes: usize,
+    /// Bits of filter for a key.
+    pub filter_bits: f64,
+    /// Threads for flushes and merges.
+    pub background_threads: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        let (options, keyspace) = (Options::default(), KeyspaceOptions::default());
+        Settings {
+            memory_bytes: options.memory_bytes,
+            memtable_bytes: keyspace.memtable_bytes,
+            durability: options.durability,
+            compression: keyspace.compression,
+            block_bytes: keyspace.block_bytes,
+            filter_bits: keyspace.filter_bits_per_key,
+            background_threads: options.background_threads,
+        }
+    }
+}
+
+/// An open store.
+pub struct Store {
+    db: Db,
+    keyspace: Keyspace,
+    files: Arc<CountingFs>,
+    settings: Settings,
+}
+
+/// The keyspace that is measured.
+const KEYSPACE: &str = "bench";
+
+/// Bytes of log for one step of its position.
+const LOG_UNIT: u64 = 8;
+
+impl Store {
+    /// Opens the store in `directory`, or makes it.
+    pub fn open(directory: &Path, settings: &Settings) -> Result<Store> {
+        let files = Arc::new(CountingFs::new(Arc::new(RealFs::new())));
+        let options = Options {
+            memory_bytes: settings.memory_bytes,
+            durability: settings.durability.max(Durability::Process),
+            background_threads: settings.background_threads,
+            ..Options::default()
+        };
+        let keyspace_options = KeyspaceOptions {
+            memtable_bytes: settings.memtable_bytes,
+            compression: settings.compression,
+            block_bytes: settings.block_bytes,
+            filter_bits_per_key: settings.filter_bits,
+            logged: settings.durability != Durability::Memory,
+            ..KeyspaceOptions::default()
+        };
+        let db = Db::open_with(Env::with_fs(files.clone()), directory, options)?;
+        let keyspace = db.keyspace(KEYSPACE, keyspace_options)?;
+        Ok(Store { db, keyspace, files, settings: settings.clone() })
+    }
+
+    /// Its figures.
+    pub fn stats(&self) -> drumlin::Stats {
+        self.db.stats()
+    }
+
+    /// Closes it; an error that its background met comes out here.
+    pub fn close(self) -> Result<()> {
+        Ok(self.db.close()?)
+    }
+
+    fn with(&self) -> WriteOptions {
+        WriteOptions { durability: Some(self.settings.durability) }
+    }
+}
+
+impl Engine for Store {
+    fn name(&self) -> &'static str {
+        "Drumlin"
+    }
+
+    fn settings(&self) -> String {
+        let Settings { compression, block_bytes, filter_bits, background_threads, .. } = &self.settings;
+        format!(
+            "blocks of {block_bytes} bytes, {compression:?}, {filter_bits} filter bits a key, {background_threads} background threads"
+        )
+    }
+
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        Ok(self.keyspace.put_with(key, value, self.with())?)
+    }
+
+    fn put_many(&self, records: &[(Vec<u8>, &[u8])]) -> Result<()> {
+        let mut batch = self.db.batch();
+        for (key, value) in records {
+            batch.put(&self.keyspace, key, value)?;
+        }
+        Ok(batch.commit_with(self.with())?)
+    }
+
+    fn delete(&self, key: &[u8]) -> Result<()> {
+        Ok(self.keyspace.delete_with(key, self.with())?)
+    }
+
+    fn get(&self, key: &[u8], see: SeeValue<'_>) -> Result<bool> {
+        let found = self.keyspace.get(key)?;
+        if let Some(value) = &found {
+            see(value);
+        }
+        Ok(found.is_some())
+    }
+
+    fn get_many(&self, keys: &[Vec<u8>], see: SeeValue<'_>) -> Result<usize> {
+        let found = self.keyspace.multi_get(keys)?;
+        Ok(found.iter().flatten().map(|value| see(value)).count())
+    }
+
+    fn scan(&self, from: &[u8], limit: usize, reverse: bool, see: SeeRecord<'_>) -> Result<usize> {
+        let mut seen = 0;
+        let mut show = |record: drumlin::Result<(drumlin::Slice, drumlin::Slice)>| -> Result<()> {
+            let (key, value) = record?;
+            see(&key, &value);
+            seen += 1;
+            Ok(())
+        };
+        if reverse {
+            let below = if from.is_empty() { self.keyspace.iter()? } else { self.keyspace.range(..=from)? };
+            below.rev().take(limit).try_for_each(&mut show)?;
+        } else {
+            self.keyspace.range(from..)?.take(limit).try_for_each(&mut show)?;
+        }
+        Ok(seen)
+    }
+
+    fn update(&self, key: &[u8], change: Change<'_>) -> Result<()> {
+        self.keyspace.update(key, |old| Some(change(old)))?;
+        Ok(())
+    }
+
+    fn put_if_absent(&self, key: &[u8], value: &[u8]) -> Result<bool> {
+        Ok(self.keyspace.put_if_absent(key, value)?)
+    }
+
+    fn settle(&self) -> Result<()> {
+        Ok(self.db.wait_for_idle()?)
+    }
+
+    fn debt_bytes(&self) -> Option<u64> {
+        Some(self.db.stats().debt_bytes)
+    }
+
+    fn traffic(&self) -> Option<Traffic> {
+        let counted = self.files.counted();
+        let logged =
+            if self.settings.durability == Durability::Memory { 0 } else { self.db.stats().tail * LOG_UNIT };
+        Some(Traffic { written: counted.appended + logged, logged, read: counted.read, reads: counted.reads })
+    }
+}
