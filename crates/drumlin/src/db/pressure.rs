@@ -95,8 +95,10 @@ impl Store {
         let began = self.env.clock.now();
         let mut found = None;
         let waited = self.wait_until(|| {
+            // Asked before and after: a flush may end between the two, or a memtable be frozen.
+            let hoped = self.may_flush_something();
             found = match self.log()?.ensure_room(units) {
-                Err(full) if full.is_no_space() && self.may_flush_something() => None,
+                Err(full) if full.is_no_space() && (hoped || self.may_flush_something()) => None,
                 told => Some(told?),
             };
             Ok(found.is_some())
