@@ -31,6 +31,5 @@ mod stripes;
 mod loom_tests;
 
 pub use sequencer::{InFlight, Sequencer};
-pub use slots::Slots;
 pub use snapshots::Registration;
 pub use stripes::Stripes;

@@ -173,11 +173,7 @@ impl Keyspace {
     pub(crate) fn get_at(&self, key: &[u8], at: Lsn) -> Result<Option<Slice>> {
         self.db.store.check_readable()?;
         self.state.check_open()?;
-        let found = lookup(&self.state, self.db.store.sequencer.slots(), key, at);
-        // Dropped meanwhile, it may have been found empty.
-        self.state.check_open()?;
-        // Closed meanwhile, its files may have been found missing.
-        found.map(|found| found.value).or_else(|error| self.db.store.check_readable().and(Err(error)))
+        Ok(lookup(&self.db.store, &self.state, key, at)?.value)
     }
 
     /// The values of several keys, each as of its own instant; use a snapshot for one instant. As many gets.
