@@ -15,7 +15,7 @@ use crate::options::{KeyspaceOptions, WriteOptions};
 use crate::version::KeyspaceId;
 
 use super::batch::Operation;
-use super::lookup::lookup;
+use super::lookup::{lookup, unless_overtaken};
 use super::scan::Scan;
 use super::slice::Slice;
 use super::superversion::{Current, SuperVersion};
@@ -315,9 +315,8 @@ impl Keyspace {
         self.state.check_open()?;
         let bounds = scan::owned_bounds(bounds);
         let levels = self.state.current.load(&epoch::pin()).levels.clone();
-        let bytes = levels.approximate_bytes(scan::key_of(&bounds.0), scan::key_of(&bounds.1))?;
-        self.state.check_open()?;
-        Ok(bytes)
+        let bytes = levels.approximate_bytes(scan::key_of(&bounds.0), scan::key_of(&bounds.1));
+        unless_overtaken(&self.db.store, &self.state, bytes)
     }
 
     /// Flushes the keyspace and merges its tables down to the deepest level. Long work: O(bytes of the keyspace), read and
