@@ -59,6 +59,19 @@ pub(super) fn replay(recovered: &Recovered, from: Lsn) -> Result<Vec<Replayed>> 
     Ok(records)
 }
 
+/// An owner that is told of borders, and reserves nothing.
+pub(super) struct Told<F>(pub(super) F);
+
+impl<F: Fn(Lsn) + Send + Sync> Owner for Told<F> {
+    fn on_border(&self, border: Lsn) {
+        self.0(border);
+    }
+
+    fn reserved_bytes(&self) -> u64 {
+        0
+    }
+}
+
 impl Rig {
     /// A new store.
     pub(super) fn new(segment_bytes: usize) -> (Rig, Arc<MemFs>) {
@@ -98,7 +111,7 @@ impl Rig {
             options(segment_bytes, recovered.prior()),
             sequencer.clone(),
             first,
-            Box::new(on_border),
+            Box::new(Told(on_border)),
         )?;
         Ok(Rig { sequencer, log })
     }

@@ -46,9 +46,7 @@ fn a_full_device_stops_writes_clearly_and_they_resume_by_themselves() {
         assert!(rig.put(b"again", &value(1, bytes)).is_err_and(|e| e.is_no_space()), "as long as it is full");
         assert_eq!(rig.log.poisoned(), None);
         assert_eq!(recovered(&fs), written, "nothing is lost");
-        assert!(rig.sequencer.tail().0 * 8 > 2 * SMALL as u64, "the device was used");
-        let free = fs.free_bytes(Path::new("/store")).expect("known").expect("known");
-        assert!(free >= rig.log.live_bytes(), "{free} bytes are free for the tables that the log becomes");
+        assert!(rig.sequencer.tail().0 * 8 > 5 * SMALL as u64, "the device was used");
         // What is written can still be made durable, and a mark still fits.
         rig.log.sync_to(rig.sequencer.tail()).expect("no fault");
         fs.set_capacity(Some(16 * FILE));
