@@ -54,6 +54,7 @@ use Stage::*;
 
 /// Every pause point on the way of a write, and who passes it at which stage.
 const POINTS: &[(&str, &[Operation], Stage)] = &[
+    ("update::admitted", &[Update], Before),
     ("update::decided", &[Update], Before),
     ("write::reserved", &[Put, Update], Before),
     ("write::locked", &[Put, Update], Before),

@@ -260,7 +260,7 @@ impl Db {
     /// as it goes. A corrupt place does not end it: what the report does not name is sound.
     ///
     /// # Errors
-    /// `Closed`; `Io` or `Unsupported` if the manifest of a read-only store cannot be read. What else is corrupt or cannot be
+    /// `Closed`, also if the store is closed meanwhile; `Io` or `Unsupported` if the manifest of a read-only store cannot be read. What else is corrupt or cannot be
     /// read is in the report.
     pub fn verify(&self, on_progress: &mut dyn FnMut(&VerifyProgress)) -> Result<VerifyReport> {
         verify::verify(&self.store, on_progress)

@@ -1,6 +1,6 @@
 //! Stops one thread at one of the engine's pause points, until it is told to go on.
 //!
-//! Place: `frozen` and `variants`, which run many at once: a freezer knows its thread by name.
+//! Place: `frozen`, `variants` and `keyspaces`, which run many at once: a freezer knows its thread by name.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
