@@ -29,6 +29,13 @@ const HANG_LIMIT: Duration = Duration::from_secs(30);
 pub fn run(arguments: &[String]) -> Result<(), String> {
     let root = tree::root();
     let mut bugs = all(&root)?;
+    let known = ["--list", "--no-baseline"];
+    if let Some(unknown) = arguments.iter().find(|a| a.starts_with("--") && !known.contains(&a.as_str())) {
+        return Err(format!(
+            "planted: {unknown} is not known; usage: cargo x planted [{}] [NAME]...",
+            known.join("] [")
+        ));
+    }
     let flag = |name: &str| arguments.iter().any(|a| a == name);
     let names: Vec<&String> = arguments.iter().filter(|a| !a.starts_with("--")).collect();
     if let Some(unknown) = names.iter().find(|n| !bugs.iter().any(|b| b.name == n.as_str())) {

@@ -230,7 +230,11 @@ fn a_memtable_that_is_not_logged_keeps_to_its_limit() {
         if n % 64 == 0 {
             let began = Instant::now();
             while db.stats().memtable_bytes > 2 << 20 {
-                assert!(began.elapsed() < Duration::from_secs(20), "a memtable of at most 1 MiB: {}", db.stats());
+                assert!(
+                    began.elapsed() < Duration::from_secs(20),
+                    "a memtable of at most 1 MiB: {}",
+                    db.stats()
+                );
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
