@@ -3,12 +3,10 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a test is outside the engine")]
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use drumlin::env::{Env, FileSystem, MemFs, Operation};
-use drumlin::{Db, KeyspaceOptions, Options, failpoint};
+use drumlin::env::{Env, FileSystem, MemFs};
+use drumlin::{Db, KeyspaceOptions, Options};
 
 const STORE: &str = "/store";
 
