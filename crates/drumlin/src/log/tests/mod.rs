@@ -141,3 +141,14 @@ pub(super) fn put<'a>(key: &'a [u8], value: &'a [u8]) -> Entry<'a> {
 pub(super) fn value(number: u64, bytes: usize) -> Vec<u8> {
     (0..bytes as u64).map(|i| (number.wrapping_mul(31).wrapping_add(i * 7)) as u8).collect()
 }
+
+/// Waits for a state that another thread will bring about; a test that waits in vain ends.
+pub(super) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    for _ in 0..20_000 {
+        if holds() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    panic!("never: {what}");
+}

@@ -4,21 +4,9 @@ use super::*;
 use crate::env::MemFs;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 const SMALL: usize = 1 << 16;
 const FILE: u64 = SMALL as u64 + 4096;
-
-/// Waits for a state that another thread will bring about; a test that waits in vain ends.
-fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    for _ in 0..20_000 {
-        if holds() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    panic!("never: {what}");
-}
 
 fn fill(rig: &Rig, bytes: usize) -> (Vec<Lsn>, Error) {
     let mut written = vec![];
