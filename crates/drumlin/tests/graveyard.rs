@@ -2,42 +2,13 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a test is outside the engine")]
 
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+mod support {
+    pub mod tables;
+}
 
+use drumlin::Db;
 use drumlin::env::{Env, FileSystem, MemFs};
-use drumlin::{Db, KeyspaceOptions, Options};
-
-const STORE: &str = "/store";
-
-fn small() -> (Options, KeyspaceOptions) {
-    let options = Options { memory_bytes: 4 << 20, segment_bytes: 64 << 10, ..Options::default() };
-    let keyspace = KeyspaceOptions {
-        memtable_bytes: Some(128 << 10),
-        table_bytes: 64 << 10,
-        level1_bytes: 256 << 10,
-        ..KeyspaceOptions::default()
-    };
-    (options, keyspace)
-}
-
-fn tables(fs: &MemFs) -> Vec<PathBuf> {
-    let entries = fs.list(Path::new(STORE)).expect("lists");
-    entries.into_iter().filter(|e| e.name.ends_with(".tbl")).map(|e| Path::new(STORE).join(e.name)).collect()
-}
-
-/// Tables that the store's levels name.
-fn named(db: &Db) -> usize {
-    db.stats().keyspaces.iter().flat_map(|k| &k.levels).map(|l| l.tables).sum()
-}
-
-fn eventually(what: &str, mut is: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is() {
-        assert!(start.elapsed() < Duration::from_secs(20), "{what}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
-}
+use support::tables::{STORE, eventually, named, small, tables};
 
 #[test]
 fn a_dropped_table_goes_soon_after_its_last_reader() {

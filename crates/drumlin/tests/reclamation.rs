@@ -5,44 +5,16 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a test is outside the engine")]
 
-use std::path::{Path, PathBuf};
+mod support {
+    pub mod tables;
+}
+
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 
-use drumlin::env::{Env, FileSystem, MemFs, Operation};
-use drumlin::{Db, KeyspaceOptions, Options, failpoint};
-
-const STORE: &str = "/store";
-
-fn small() -> (Options, KeyspaceOptions) {
-    let options = Options { memory_bytes: 4 << 20, segment_bytes: 64 << 10, ..Options::default() };
-    let keyspace = KeyspaceOptions {
-        memtable_bytes: Some(128 << 10),
-        table_bytes: 64 << 10,
-        level1_bytes: 256 << 10,
-        ..KeyspaceOptions::default()
-    };
-    (options, keyspace)
-}
-
-fn tables(fs: &MemFs) -> Vec<PathBuf> {
-    let entries = fs.list(Path::new(STORE)).expect("lists");
-    entries.into_iter().filter(|e| e.name.ends_with(".tbl")).map(|e| Path::new(STORE).join(e.name)).collect()
-}
-
-/// Tables that the store's levels name.
-fn named(db: &Db) -> usize {
-    db.stats().keyspaces.iter().flat_map(|k| &k.levels).map(|l| l.tables).sum()
-}
-
-fn eventually(what: &str, mut is: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is() {
-        assert!(start.elapsed() < Duration::from_secs(20), "{what}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
-}
+use drumlin::env::{Env, MemFs, Operation};
+use drumlin::{Db, failpoint};
+use support::tables::{STORE, eventually, named, small, tables};
 
 /// Names of the threads that come by a pause point.
 fn passers(point: &'static str) -> Arc<Mutex<Vec<String>>> {
