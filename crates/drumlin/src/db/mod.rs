@@ -214,7 +214,8 @@ impl Db {
     }
 
     /// A serializable snapshot that waits for nobody. It is consistent, but may miss writes
-    /// acknowledged a moment ago, this thread's own included. O(threads).
+    /// acknowledged a moment ago, this thread's own included: those after the oldest one in flight, and the store itself
+    /// has one in flight while it fills up a segment of its log. O(threads).
     ///
     /// # Errors
     /// `Closed`.
