@@ -17,8 +17,9 @@
 //!
 //! A full device: the opener says so to whoever asks for room and tries again when asked. The
 //! ballast becomes the next segment if writers in flight are already beyond the end; else it is
-//! given up, so that what is in memory can be flushed, and no new file is made unless as much
-//! stays free. Nor does the log grow into the space that the flush of what is frozen takes.
+//! given up, so that what is in memory can be flushed, and no segment is made, of a new file or of a
+//! spare, unless as much stays free or in spares. Nor does the log grow into the space that the flush of what is frozen
+//! takes.
 //!
 //! Tests: `tests/space.rs`, `tests/faults.rs`.
 
@@ -185,28 +186,26 @@ impl Shared {
         }
     }
 
-    /// Fails if a new file would leave the device without what others need: the rest of the
+    /// Fails if the next segment would leave the device without what others need: the rest of the
     /// record that is waited for (a batch must not fill the device with segments only to find that
     /// the last one does not fit), what the owner has to flush, and the ballast's worth, once the ballast itself is given
-    /// up. Writers in flight get whatever there is.
+    /// up. Spares count as free, since a flush gets them, and using one up is taking it from a flush. Writers in flight get
+    /// whatever there is.
     fn check_space(&self) -> Result<()> {
         let reserved = self.owner.reserved_bytes();
-        let needed = {
+        let file_bytes = self.file_bytes() as u64;
+        let (needed, spare) = {
             let state = self.state.lock();
             if state.waiting_end > state.open_end {
                 return Ok(());
             }
             let missing = state.demand_end.saturating_sub(state.open_end).div_ceil(self.units()).max(1);
-            let missing = missing.saturating_sub(state.spares.len() as u64);
-            if missing == 0 {
-                return Ok(());
-            }
             let reserve = u64::from(self.in_real_use(&state) && state.ballast != Ballast::Kept);
-            (missing + reserve) * self.file_bytes() as u64 + reserved
+            ((missing + reserve) * file_bytes + reserved, state.spares.len() as u64 * file_bytes)
         };
         match self.env.fs.free_bytes(&self.dir) {
-            Ok(Some(free)) if free < needed => {
-                let shortage = Shortage { purpose: Purpose::Grow, needed, free: Some(free) };
+            Ok(Some(free)) if free + spare < needed => {
+                let shortage = Shortage { purpose: Purpose::Grow, needed, free: Some(free + spare) };
                 Err(Error::NoSpace { path: self.dir.clone(), shortage: Some(shortage) })
             }
             _ => Ok(()),

@@ -104,15 +104,20 @@ impl Rig {
         first: u64,
         on_border: impl Fn(Lsn) + Send + Sync + 'static,
     ) -> Result<Rig> {
+        Rig::start_for(Box::new(Told(on_border)), fs, segment_bytes, recovered, first)
+    }
+
+    /// The same for any owner.
+    pub(super) fn start_for(
+        owner: Box<dyn Owner>,
+        fs: Arc<dyn FileSystem>,
+        segment_bytes: usize,
+        recovered: &Recovered,
+        first: u64,
+    ) -> Result<Rig> {
         let sequencer = Sequencer::new(Lsn(first * segment_bytes as u64 / 8));
-        let log = Log::start(
-            &Env::with_fs(fs.clone()),
-            dir(),
-            options(segment_bytes, recovered.prior()),
-            sequencer.clone(),
-            first,
-            Box::new(Told(on_border)),
-        )?;
+        let options = options(segment_bytes, recovered.prior());
+        let log = Log::start(&Env::with_fs(fs), dir(), options, sequencer.clone(), first, owner)?;
         Ok(Rig { sequencer, log })
     }
 
