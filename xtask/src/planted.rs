@@ -29,6 +29,13 @@ const HANG_LIMIT: Duration = Duration::from_secs(30);
 pub fn run(arguments: &[String]) -> Result<(), String> {
     let root = tree::root();
     let mut bugs = all(&root)?;
+    let known = ["--list", "--no-baseline"];
+    if let Some(unknown) = arguments.iter().find(|a| a.starts_with("--") && !known.contains(&a.as_str())) {
+        return Err(format!(
+            "planted: {unknown} is not known; usage: cargo x planted [{}] [NAME]...",
+            known.join("] [")
+        ));
+    }
     let flag = |name: &str| arguments.iter().any(|a| a == name);
     let names: Vec<&String> = arguments.iter().filter(|a| !a.starts_with("--")).collect();
     if let Some(unknown) = names.iter().find(|n| !bugs.iter().any(|b| b.name == n.as_str())) {
@@ -58,21 +65,25 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     let survivors = Mutex::new(Vec::new());
     println!("{:36} {:10} {:>8}  caught by", "bug", "outcome", "time");
     std::thread::scope(|scope| {
-        let work = |copy: &Copy| -> Result<(), String> {
+        let work = |copy: &Copy| {
             while let Some(group) = next() {
-                let usual = if flag("--no-baseline") { HANG_LIMIT / 5 } else { baseline(copy, group[0])? };
+                let usual = if flag("--no-baseline") { Ok(HANG_LIMIT / 5) } else { baseline(copy, group[0]) };
+                // What fails anyway catches nothing, and the others are tried all the same.
+                if let Err(why) = &usual {
+                    println!("{why}");
+                }
                 for bug in group {
-                    if !judged(copy, bug, usual) {
+                    let is_caught = usual.as_ref().is_ok_and(|usual| judged(copy, bug, *usual));
+                    if !is_caught {
                         survivors.lock().expect("no worker panics with it").push(bug.name.clone());
                     }
                 }
             }
-            Ok(())
         };
         let workers: Vec<_> = copies.iter().map(|copy| scope.spawn(move || work(copy))).collect();
         workers
             .into_iter()
-            .try_for_each(|w| w.join().map_err(|_| "planted: a worker panicked".to_string())?)
+            .try_for_each(|worker| worker.join().map_err(|_| "planted: a worker panicked".to_string()))
     })?;
     let survivors = survivors.into_inner().expect("no worker panics with it");
     println!("planted: {} of {} bugs caught", bugs.len() - survivors.len(), bugs.len());

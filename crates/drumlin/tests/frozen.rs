@@ -54,6 +54,7 @@ use Stage::*;
 
 /// Every pause point on the way of a write, and who passes it at which stage.
 const POINTS: &[(&str, &[Operation], Stage)] = &[
+    ("update::admitted", &[Update], Before),
     ("update::decided", &[Update], Before),
     ("write::reserved", &[Put, Update], Before),
     ("write::locked", &[Put, Update], Before),
@@ -72,8 +73,14 @@ const POINTS: &[(&str, &[Operation], Stage)] = &[
 
 /// Where somebody waits for a write that stands still, changes the manifest, or frees what was replaced: other tests stop
 /// threads there, or none need be.
-const ELSEWHERE: &[&str] =
-    &["commit::waits", "manifest::append", "memtable::dropped", "stripe::waits", "table::dropped"];
+const ELSEWHERE: &[&str] = &[
+    "commit::waits",
+    "flush::begins",
+    "manifest::append",
+    "memtable::dropped",
+    "stripe::waits",
+    "table::dropped",
+];
 
 fn open(memory_bytes: usize) -> (Db, Keyspace) {
     let options = Options { memory_bytes, segment_bytes: 64 << 10, ..Options::default() };

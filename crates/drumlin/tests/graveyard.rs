@@ -1,119 +1,14 @@
-//! Tables and memtables that nobody needs go soon, and no thread that reads frees one or removes a file.
+//! Tables that nobody needs go soon. By whom: tests/reclamation.rs.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a test is outside the engine")]
 
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
-
-use drumlin::env::{Env, FileSystem, MemFs, Operation};
-use drumlin::{Db, KeyspaceOptions, Options, failpoint};
-
-const STORE: &str = "/store";
-
-fn small() -> (Options, KeyspaceOptions) {
-    let options = Options { memory_bytes: 4 << 20, segment_bytes: 64 << 10, ..Options::default() };
-    let keyspace = KeyspaceOptions {
-        memtable_bytes: Some(128 << 10),
-        table_bytes: 64 << 10,
-        level1_bytes: 256 << 10,
-        ..KeyspaceOptions::default()
-    };
-    (options, keyspace)
+mod support {
+    pub mod tables;
 }
 
-fn tables(fs: &MemFs) -> Vec<PathBuf> {
-    let entries = fs.list(Path::new(STORE)).expect("lists");
-    entries.into_iter().filter(|e| e.name.ends_with(".tbl")).map(|e| Path::new(STORE).join(e.name)).collect()
-}
-
-/// Tables that the store's levels name.
-fn named(db: &Db) -> usize {
-    db.stats().keyspaces.iter().flat_map(|k| &k.levels).map(|l| l.tables).sum()
-}
-
-fn eventually(what: &str, mut is: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is() {
-        assert!(start.elapsed() < Duration::from_secs(20), "{what}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
-}
-
-/// Names of the threads that come by a pause point.
-fn passers(point: &'static str) -> Arc<Mutex<Vec<String>>> {
-    let names = Arc::new(Mutex::new(Vec::new()));
-    let record = Arc::clone(&names);
-    failpoint::set(point, move || {
-        let name = std::thread::current().name().unwrap_or("nameless").to_string();
-        record.lock().expect("sound").push(name);
-    });
-    names
-}
-
-#[test]
-fn no_reader_frees_or_removes_anything_large_and_every_file_goes() {
-    let freed = [passers("memtable::dropped"), passers("table::dropped")];
-    let fs = MemFs::new();
-    let removed_by = Arc::new(Mutex::new(Vec::<String>::new()));
-    let record = Arc::clone(&removed_by);
-    fs.set_hook(Some(Box::new(move |call| {
-        if call.operation == Operation::Remove && call.path.extension().is_some_and(|e| e == "tbl") {
-            let name = std::thread::current().name().unwrap_or("nameless").to_string();
-            record.lock().expect("sound").push(name);
-        }
-    })));
-    let (options, keyspace_options) = small();
-    let db = Db::open_with(Env::with_fs(fs.clone()), STORE, options).expect("opens");
-    let keyspace = db.keyspace("k", keyspace_options).expect("makes");
-    let done = AtomicBool::new(false);
-    let reads = AtomicUsize::new(0);
-    std::thread::scope(|scope| {
-        for reader in 0..3 {
-            let (keyspace, done, reads) = (&keyspace, &done, &reads);
-            std::thread::Builder::new()
-                .name(format!("reader-{reader}"))
-                .spawn_scoped(scope, move || {
-                    let mut n = reader;
-                    while !done.load(Ordering::Relaxed) {
-                        n = (n * 31 + 7) % 4000;
-                        keyspace.get(format!("key{n:05}")).expect("gets");
-                        if n % 16 == 0 {
-                            keyspace.range(format!("key{n:05}")..).expect("scans").take(50).for_each(drop);
-                        }
-                        reads.fetch_add(1, Ordering::Relaxed);
-                    }
-                })
-                .expect("spawns");
-        }
-        std::thread::Builder::new()
-            .name("writer".into())
-            .spawn_scoped(scope, || {
-                for n in 0..30_000u64 {
-                    keyspace.put(format!("key{:05}", n * 7919 % 4000), vec![n as u8; 150]).expect("puts");
-                }
-            })
-            .expect("spawns")
-            .join()
-            .expect("writes");
-        done.store(true, Ordering::Relaxed);
-    });
-    db.wait_for_idle().expect("idle");
-    eventually("tables that no level names stay", || tables(&fs).len() == named(&db));
-    let removed_by = removed_by.lock().expect("sound");
-    assert!(removed_by.len() > 5, "{} tables came and went", removed_by.len());
-    assert!(reads.load(Ordering::Relaxed) > 1000);
-    let strangers: Vec<_> = removed_by.iter().filter(|name| !name.starts_with("drumlin-bg")).collect();
-    assert!(strangers.is_empty(), "files removed by {strangers:?}");
-    for (what, freed) in ["memtables", "tables"].iter().zip(freed) {
-        // Other tests free theirs meanwhile, on threads with other names.
-        let freed = freed.lock().expect("sound");
-        let users = freed.iter().filter(|name| name.starts_with("reader-") || *name == "writer").count();
-        assert!(freed.len() > 5, "{} {what} went", freed.len());
-        assert_eq!(users, 0, "{what} freed by those who read and write, of {}", freed.len());
-    }
-}
+use drumlin::Db;
+use drumlin::env::{Env, FileSystem, MemFs};
+use support::tables::{STORE, eventually, named, small, tables};
 
 #[test]
 fn a_dropped_table_goes_soon_after_its_last_reader() {

@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a test is outside the engine")]
 
 mod support {
+    pub mod freezer;
     pub mod waits;
 }
 
@@ -12,7 +13,8 @@ use std::time::Duration;
 
 use drumlin::env::{Env, FileSystem, MemFs, ReadMode};
 use drumlin::failpoint;
-use drumlin::{Db, Error, Keyspace, KeyspaceOptions, Options};
+use drumlin::{Cas, Db, Error, Keyspace, KeyspaceOptions, Options};
+use support::freezer::Frozen;
 use support::waits::{note_waits, waits};
 
 fn open(fs: &std::sync::Arc<MemFs>) -> Db {
@@ -127,6 +129,56 @@ fn a_dropped_keyspace_of_the_same_name_begins_empty_now_and_after_reopening() {
         assert_eq!(keyspace.get("only").unwrap().as_deref(), Some(&b"this"[..]));
         db.close().unwrap();
     }
+}
+
+/// A counter that holds five, and a key that holds `old`, in a keyspace of its own.
+fn five() -> (Db, Keyspace) {
+    let db = open(&MemFs::new());
+    let keyspace = db.keyspace("doomed", KeyspaceOptions::default()).unwrap();
+    keyspace.fetch_add("counter", 5).unwrap();
+    keyspace.put("key", "old").unwrap();
+    (db, keyspace)
+}
+
+/// Regression: what had been let in looked the key up in the keyspace that the drop had emptied: the counter was told to
+/// stand at one, and the key to be absent.
+#[test]
+fn an_update_that_a_drop_overtakes_before_it_looks_hears_closed() {
+    let (db, keyspace) = five();
+    let k = keyspace.clone();
+    let add = Frozen::at("update::admitted", "a fetch_add", move || k.fetch_add("counter", 1));
+    let k = keyspace.clone();
+    let put = Frozen::at("update::admitted", "a put_if_absent", move || k.put_if_absent("key", "new"));
+    let k = keyspace.clone();
+    let swap = Frozen::at("update::admitted", "a compare_and_swap", move || {
+        k.compare_and_swap("key", Some(b"old"), Some(b"new"))
+    });
+    db.drop_keyspace("doomed").unwrap();
+    let (add, put, swap) = (add.thaw(), put.thaw(), swap.thaw());
+    assert!(matches!(add, Err(Error::Closed { .. })), "{add:?}");
+    assert!(matches!(put, Err(Error::Closed { .. })), "{put:?}");
+    assert!(matches!(swap, Err(Error::Closed { .. })), "{swap:?}");
+    db.close().unwrap();
+}
+
+/// Regression: the version that came between was gone with the drop, so two additions gave the same sum, and two swaps
+/// found the same value.
+#[test]
+fn an_update_that_a_drop_overtakes_after_it_looked_hears_closed() {
+    let (db, keyspace) = five();
+    let k = keyspace.clone();
+    let add = Frozen::at("update::decided", "a fetch_add", move || k.fetch_add("counter", 1));
+    let k = keyspace.clone();
+    let swap = Frozen::at("update::decided", "a compare_and_swap", move || {
+        k.compare_and_swap("key", Some(b"old"), Some(b"new"))
+    });
+    assert_eq!(keyspace.fetch_add("counter", 1).unwrap(), 6);
+    assert_eq!(keyspace.compare_and_swap("key", Some(b"old"), None).unwrap(), Cas::Swapped);
+    db.drop_keyspace("doomed").unwrap();
+    let (add, swap) = (add.thaw(), swap.thaw());
+    assert!(matches!(add, Err(Error::Closed { .. })), "{add:?}");
+    assert!(matches!(swap, Err(Error::Closed { .. })), "{swap:?}");
+    db.close().unwrap();
 }
 
 #[test]

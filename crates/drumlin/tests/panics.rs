@@ -4,10 +4,12 @@
 
 use std::cmp::Ordering;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
 
-use drumlin::env::{Env, MemFs};
+use drumlin::env::{Env, MemFs, Operation};
 use drumlin::key::{Comparator, ComparatorRef};
 use drumlin::{Db, Error, KeyspaceOptions, Options};
 
@@ -101,4 +103,95 @@ fn a_panic_in_a_job_is_told_to_whoever_waits_for_it() {
     let keyspace = db.open_keyspace("k").expect("is there");
     assert_eq!(keyspace.iter().expect("scan").count(), 3);
     db.close().expect("close");
+}
+
+/// Bytewise; panics on the thread that compacts, as soon as a part on another thread has come to where it is held.
+struct Holding {
+    /// The compaction writes.
+    armed: AtomicBool,
+    held: AtomicBool,
+    panics: AtomicBool,
+    goes_on: Mutex<mpsc::Receiver<()>>,
+}
+
+impl Comparator for Holding {
+    fn name(&self) -> &str {
+        "holding"
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        let thread = std::thread::current();
+        let name = thread.name().unwrap_or_default();
+        if name.starts_with("compact-L") && !self.held.swap(true, SeqCst) {
+            let _ = self.goes_on.lock().unwrap().recv_timeout(Duration::from_secs(60));
+        } else if name == "compactor" && self.armed.swap(false, SeqCst) {
+            let began = std::time::Instant::now();
+            while !self.held.load(SeqCst) {
+                assert!(began.elapsed() < Duration::from_secs(60), "there is no other part");
+                std::thread::yield_now();
+            }
+            self.panics.store(true, SeqCst);
+            panic!("the comparator panics");
+        }
+        a.cmp(b)
+    }
+}
+
+/// Regression: what unwound left the threads of the other parts behind. They went on writing when the store was closed, under
+/// ids that the next open gives to tables of its own.
+#[test]
+fn close_waits_for_the_other_parts_of_a_compaction_that_panicked() {
+    let fs = MemFs::new();
+    let (go_on, goes_on) = mpsc::channel::<()>();
+    let holding = Arc::new(Holding {
+        armed: AtomicBool::new(false),
+        held: AtomicBool::new(false),
+        panics: AtomicBool::new(false),
+        goes_on: Mutex::new(goes_on),
+    });
+    let options = Options { memory_bytes: 8 << 20, background_threads: 3, ..Options::default() };
+    let db = Db::open_with(Env::with_fs(fs.clone()), "/store", options).expect("open");
+    let options =
+        KeyspaceOptions { comparator: holding.clone(), table_bytes: 1 << 10, ..KeyspaceOptions::default() };
+    let keyspace = db.keyspace("k", options).expect("make");
+    for round in 0..3u64 {
+        for number in 0..500u64 {
+            // Does not compress.
+            let value = (number * 3 + round).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+            keyspace.put(format!("{number:04}"), value.wrapping_mul(value | 1).to_le_bytes()).expect("put");
+        }
+        db.flush().expect("flush");
+    }
+    let compaction = holding.clone();
+    fs.set_hook(Some(Box::new(move |call| {
+        if call.operation == Operation::Create && std::thread::current().name() == Some("compactor") {
+            compaction.armed.store(true, SeqCst);
+        }
+    })));
+    let compactor = std::thread::Builder::new()
+        .name("compactor".into())
+        .spawn(move || catch_unwind(AssertUnwindSafe(|| keyspace.compact())).is_err())
+        .expect("spawns");
+    let began = std::time::Instant::now();
+    // Not before: close cancels what compacts, which would end without a panic.
+    while !holding.panics.load(SeqCst) && began.elapsed() < Duration::from_secs(60) {
+        std::thread::yield_now();
+    }
+    let is_free = Arc::new(AtomicBool::new(false));
+    let free = is_free.clone();
+    let closer = std::thread::spawn(move || {
+        let _ = db.close();
+        free.load(SeqCst)
+    });
+    std::thread::sleep(Duration::from_millis(300));
+    is_free.store(true, SeqCst);
+    drop(go_on);
+    assert!(closer.join().expect("no panic"), "it was closed while a part could still write");
+    assert!(compactor.join().expect("caught"), "the comparator panicked on the thread that compacts");
+    fs.set_hook(None);
+    let mut left = fs.files();
+    left.retain(|path| {
+        path.parent() == Some(Path::new("/store")) && path.extension().is_some_and(|e| e == "tmp")
+    });
+    assert!(left.is_empty(), "{left:?}");
 }

@@ -113,7 +113,7 @@ fn a_get_that_waits_for_its_device_keeps_no_memory_and_stops_no_writer() {
 /// Regression: what a thread kept that stood still inside a put was lent to it without bound.
 #[test]
 fn a_put_that_stands_still_stops_writers_when_memory_is_full_and_not_before() {
-    let _one = POINTS.lock().expect("sound");
+    let _one = POINTS.lock().unwrap_or_else(|failed| failed.into_inner());
     let (db, keyspace) = small(&MemFs::new());
     let hold = Hold::default();
     let stand = hold.clone();
@@ -147,7 +147,7 @@ fn a_put_that_stands_still_stops_writers_when_memory_is_full_and_not_before() {
 /// flushed, and the device was full of log for good.
 #[test]
 fn a_flush_that_takes_long_on_a_small_device_keeps_its_space_and_writers_wait_for_it() {
-    let _one = POINTS.lock().expect("sound");
+    let _one = POINTS.lock().unwrap_or_else(|failed| failed.into_inner());
     let fs = MemFs::new();
     fs.set_capacity(Some(24 << 20));
     // Memory is no bound here.
@@ -156,9 +156,8 @@ fn a_flush_that_takes_long_on_a_small_device_keeps_its_space_and_writers_wait_fo
     let keyspace = db.keyspace("k", KeyspaceOptions::default()).expect("makes");
     let over = Arc::new(AtomicBool::new(false));
     let hold = over.clone();
-    failpoint::set("manifest::append", move || {
-        let is_worker = std::thread::current().name().is_some_and(|name| name.starts_with("drumlin-bg"));
-        while is_worker && !hold.load(Ordering::SeqCst) {
+    failpoint::set("flush::begins", move || {
+        while !hold.load(Ordering::SeqCst) {
             std::thread::sleep(Duration::from_millis(1));
         }
     });
@@ -173,20 +172,23 @@ fn a_flush_that_takes_long_on_a_small_device_keeps_its_space_and_writers_wait_fo
     let waited = !writer.is_finished();
     let stats = db.stats();
     let free = fs.free_bytes(Path::new("/store")).expect("tells").expect("knows");
+    let calls = fs.calls();
+    std::thread::sleep(Duration::from_millis(500));
+    let calls = fs.calls() - calls;
     over.store(true, Ordering::SeqCst);
     let outcome = writer.join().expect("no panic");
-    failpoint::clear("manifest::append");
+    failpoint::clear("flush::begins");
     outcome.expect("what is written over and over fits, if the log is flushed in time");
-    assert!(waited && last > 6_000, "writers go on until half of the device is log: {last} puts");
-    // The tables that are not named yet are among what is not free.
-    assert!(free + stats.log_live_bytes >= 12 << 20, "{free} free, {} log", stats.log_live_bytes);
+    assert!(waited && last > 6_000, "writers go on until about half of the device is log: {last} puts");
+    assert!(free >= stats.memtable_frozen_bytes, "{free} free for {}", stats.memtable_frozen_bytes);
     assert!(stats.stalls > 0, "the wait shows");
+    assert!(calls < 20, "nobody looks again and again: {calls} calls");
 }
 
 /// Regression: a range deletion held the locks of all keys it had got while it waited for one that was held.
 #[test]
 fn a_put_that_stands_still_and_a_range_deletion_behind_it_stop_nobody_else() {
-    let _one = POINTS.lock().expect("sound");
+    let _one = POINTS.lock().unwrap_or_else(|failed| failed.into_inner());
     let (_db, keyspace) = small(&MemFs::new());
     let hold = Hold::default();
     let stand = hold.clone();
@@ -222,18 +224,20 @@ fn a_memtable_that_is_not_logged_keeps_to_its_limit() {
     let options =
         KeyspaceOptions { logged: false, memtable_bytes: Some(1 << 20), ..KeyspaceOptions::default() };
     let keyspace = db.keyspace("k", options).expect("makes");
-    let mut most = 0;
     for n in 0..4000 {
         keyspace.put(format!("key{n}"), vec![7; 16 << 10]).expect("puts");
         // A worker comes at its own time; what counts is that one comes.
         if n % 64 == 0 {
             let began = Instant::now();
-            while db.stats().memtable_bytes > 2 << 20 && began.elapsed() < Duration::from_secs(20) {
+            while db.stats().memtable_bytes > 2 << 20 {
+                assert!(
+                    began.elapsed() < Duration::from_secs(20),
+                    "a memtable of at most 1 MiB: {}",
+                    db.stats()
+                );
                 std::thread::sleep(Duration::from_millis(1));
             }
-            most = most.max(db.stats().memtable_bytes);
         }
     }
-    assert!(most <= 2 << 20, "{} KiB in a memtable of at most 1 MiB", most >> 10);
     assert!(db.stats().flushes >= 20, "{}", db.stats().flushes);
 }

@@ -5,7 +5,7 @@
 //!
 //! The nouns:
 //! - [`Sequencer`]: draws LSNs (log positions), knows the completed prefix P and the gate.
-//! - [`Slots`]: one word per writing thread: what it has in flight.
+//! - `Slots`: one word per writing thread: what it has in flight.
 //! - [`Stripes`]: the key locks. A key's LSN is drawn and its version published under its lock.
 //! - `Snapshots`: the registered read points, and the one word that writers look at.
 //!
@@ -31,6 +31,5 @@ mod stripes;
 mod loom_tests;
 
 pub use sequencer::{InFlight, Sequencer};
-pub use slots::Slots;
 pub use snapshots::Registration;
 pub use stripes::Stripes;

@@ -3,7 +3,8 @@
 //! Place: `db`'s background threads. The plan says what to merge; `retain` what stays; `outputs` writes.
 //!
 //! A part is a range of keys between two cuts, with cursors and outputs of its own. The first runs on the caller's thread, the
-//! others on threads of `env`. The first failure stops all.
+//! others on threads of `env`. The first failure stops all. So does a panic on the caller's thread (in a user's comparator):
+//! it goes on when the others have ended.
 //! Inputs that the job's range tombstones hide whole are not read.
 //! Invariants, concurrency and tests: see `compaction`.
 
@@ -15,6 +16,7 @@ use super::outputs::{Outputs, PartBounds};
 use super::retain::Retention;
 use super::{CompactionOutcome, JobContext};
 use crate::budget::Charge;
+use crate::env::Thread;
 use crate::error::{Error, Result};
 use crate::iter::{Merge, Tombstones};
 use crate::layout::CompactionPlan;
@@ -72,6 +74,29 @@ struct Part {
     duplicates: u64,
 }
 
+/// The threads of the parts but the first. None outlives this: it would go on writing in a store that was closed meanwhile.
+struct Others<'a> {
+    threads: Vec<Box<dyn Thread>>,
+    stop: &'a AtomicBool,
+}
+
+impl Others<'_> {
+    /// Waits for all, also after one that panicked; true if none did.
+    fn join(&mut self) -> bool {
+        self.threads.drain(..).map(|thread| thread.join()).filter(|well| !well).count() == 0
+    }
+}
+
+impl Drop for Others<'_> {
+    /// After a panic; else all are joined already.
+    fn drop(&mut self) {
+        if !self.threads.is_empty() {
+            self.stop.store(true, Ordering::Relaxed);
+            self.join();
+        }
+    }
+}
+
 impl Job {
     fn new(plan: CompactionPlan, context: JobContext) -> Result<Job> {
         let comparator = context.table_options.comparator.clone();
@@ -101,26 +126,24 @@ impl Job {
 
     /// Runs all parts and joins their outputs.
     fn run(self: &Arc<Self>) -> Result<Outputs> {
-        let mut threads = Vec::new();
+        let mut others = Others { threads: Vec::new(), stop: &self.stop };
         for part in 1..=self.cuts.len() {
             let job = Arc::clone(self);
             let name = format!("compact-L{}-{part}", self.plan.output_level);
             match self.context.env.spawner.spawn(&name, Box::new(move || job.run_part(part))) {
-                Ok(thread) => threads.push(thread),
+                Ok(thread) => others.threads.push(thread),
                 // No thread to be had: do it here.
                 Err(_) => self.run_part(part),
             }
         }
         self.run_part(0);
-        // Every thread is joined, also after one that panicked.
-        let died = threads.into_iter().map(|thread| thread.join()).filter(|well| !well).count();
-        let joined = died == 0;
+        let well = others.join();
         let mut state = self.state.lock();
         if let Some(failure) = state.failure.take() {
             return Err(failure);
         }
         let parts: Option<Vec<Part>> = state.done.iter_mut().map(Option::take).collect();
-        let Some(parts) = parts.filter(|_| joined) else {
+        let Some(parts) = parts.filter(|_| well) else {
             let why = format!("a thread of the compaction \"{}\" panicked", self.plan);
             return Err(Error::Poisoned { why });
         };

@@ -63,6 +63,11 @@ impl Tally {
     fn outgrows_before_the_next(&self, border: &Border) -> bool {
         self.bytes + border.ahead().min(self.limit / 2) >= self.limit
     }
+
+    /// It has outgrown its limit and is not logged: that hardly moves the log, so no border comes by itself.
+    fn no_border_comes(&self) -> bool {
+        !self.is_logged && self.bytes >= self.limit
+    }
 }
 
 impl Census {
@@ -116,21 +121,21 @@ impl Census {
     /// Nothing is frozen. True if a memtable that is not logged has outgrown its limit, or if memory is short: the border
     /// turns the largest.
     fn wants_turn(&self, able: &[&Tally]) -> bool {
-        // What is not logged hardly moves the log, so no border comes by itself.
-        let is_outgrown = able.iter().any(|k| !k.is_logged && k.bytes >= k.limit);
+        let is_outgrown = able.iter().any(|k| k.no_border_comes());
         let bytes: usize = able.iter().map(|k| k.bytes).sum();
         // Else it is readers who hold the memory, and a border helps nobody.
         is_outgrown || self.is_short && bytes >= self.share / 4
     }
 
     /// True if what is frozen ends beyond the tail, and it holds much and memory is short, or has outgrown its limit, or
-    /// writers wait.
+    /// a memtable has that is not logged, or writers wait.
     fn wants_flush(&self, able: &[&Tally], tail: Lsn) -> bool {
         let frozen = || able.iter().filter_map(|k| Some((k.oldest_frozen?, k.limit)));
         if frozen().any(|((end, _), _)| end <= tail) {
             return false;
         }
-        let is_outgrown = frozen().any(|((_, bytes), limit)| bytes >= limit);
+        let is_outgrown =
+            frozen().any(|((_, bytes), limit)| bytes >= limit) || able.iter().any(|k| k.no_border_comes());
         let bytes: usize = frozen().map(|((_, bytes), _)| bytes).sum();
         // Writers that are stopped wait for whatever there is.
         is_outgrown || self.is_short && bytes >= self.share / PAD_PARTS || self.is_stopped
@@ -231,5 +236,8 @@ mod tests {
         let short = |bytes| Census { is_short: true, ..census(&[tally(1, bytes)]) };
         assert!(short(SHARE / 4).wants_pad(Lsn(1)));
         assert!(!short(SHARE / 4 - 1).wants_pad(Lsn(1)), "readers hold the memory");
+        let frozen = Tally { oldest_frozen: Some((Lsn(900), 1)), ..tally(900, 0) };
+        assert!(census(&[frozen, unlogged(SHARE / 2)]).wants_pad(Lsn(1)), "whatever else waits");
+        assert!(!census(&[frozen, unlogged(SHARE / 2)]).wants_pad(Lsn(900)), "a flush comes first");
     }
 }

@@ -15,7 +15,7 @@ use crate::options::{KeyspaceOptions, WriteOptions};
 use crate::version::KeyspaceId;
 
 use super::batch::Operation;
-use super::lookup::lookup;
+use super::lookup::{lookup, unless_overtaken};
 use super::scan::Scan;
 use super::slice::Slice;
 use super::superversion::{Current, SuperVersion};
@@ -173,11 +173,7 @@ impl Keyspace {
     pub(crate) fn get_at(&self, key: &[u8], at: Lsn) -> Result<Option<Slice>> {
         self.db.store.check_readable()?;
         self.state.check_open()?;
-        let found = lookup(&self.state, self.db.store.sequencer.slots(), key, at);
-        // Dropped meanwhile, it may have been found empty.
-        self.state.check_open()?;
-        // Closed meanwhile, its files may have been found missing.
-        found.map(|found| found.value).or_else(|error| self.db.store.check_readable().and(Err(error)))
+        Ok(lookup(&self.db.store, &self.state, key, at)?.value)
     }
 
     /// The values of several keys, each as of its own instant; use a snapshot for one instant. As many gets.
@@ -319,9 +315,8 @@ impl Keyspace {
         self.state.check_open()?;
         let bounds = scan::owned_bounds(bounds);
         let levels = self.state.current.load(&epoch::pin()).levels.clone();
-        let bytes = levels.approximate_bytes(scan::key_of(&bounds.0), scan::key_of(&bounds.1))?;
-        self.state.check_open()?;
-        Ok(bytes)
+        let bytes = levels.approximate_bytes(scan::key_of(&bounds.0), scan::key_of(&bounds.1));
+        unless_overtaken(&self.db.store, &self.state, bytes)
     }
 
     /// Flushes the keyspace and merges its tables down to the deepest level. Long work: O(bytes of the keyspace), read and

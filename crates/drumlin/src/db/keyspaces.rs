@@ -143,10 +143,11 @@ impl Store {
         });
         self.memory.retire(&left);
         drop(manifest);
-        // Its memory is free, and whoever waits for its flush waits in vain.
+        // Its memory is free, and its log; whoever waits for its flush waits in vain.
+        let recycled = self.recycle_log();
         self.measure_pressure();
         self.background.wake();
-        Ok(())
+        recycled
     }
 
     /// Makes the drop of a keyspace that is marked durable, and before it everything that came before it.

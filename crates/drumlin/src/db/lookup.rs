@@ -6,17 +6,21 @@
 //! version or a covering range tombstone; within a part the higher LSN wins (I2 makes that right).
 //! Never waits and writes nothing shared.
 //!
-//! Invariant: within a part the range tombstones are asked before the versions. A batch may hold both
-//! a range tombstone and a put of a key it covers, and commits at any time: whoever finds its
-//! tombstone committed then finds its put committed too. The other way round the put would be passed
-//! over and the tombstone then hide the version before it: a key that was never absent would be.
+//! Invariants:
+//! - Nobody is told what a dropped keyspace was emptied to, or that files are missing which `close` has removed: whoever
+//!   looks asks afterwards whether both are still open (`unless_overtaken`).
+//! - Within a part the range tombstones are asked before the versions. A batch may hold both
+//!   a range tombstone and a put of a key it covers, and commits at any time: whoever finds its
+//!   tombstone committed then finds its put committed too. The other way round the put would be passed
+//!   over and the tombstone then hide the version before it: a key that was never absent would be.
 //!
 //! Linearization: a get of latest takes effect when it reads the version it returns (or finds the
 //! key's place empty in the part where it would be).
+//!
+//! Tests: here, tests/keyspaces.rs, `db::tests::closing`.
 
 use crossbeam_epoch as epoch;
 
-use crate::commit::Slots;
 use crate::error::Result;
 use crate::key::{Kind, Lsn};
 use crate::memory::MemTable;
@@ -24,6 +28,7 @@ use crate::table::Version;
 
 use super::keyspace::KeyspaceState;
 use super::slice::Slice;
+use super::store::Store;
 
 /// What a lookup found.
 pub(crate) struct Found {
@@ -33,9 +38,22 @@ pub(crate) struct Found {
     pub value: Option<Slice>,
 }
 
-/// Looks `key` up as of `at`. Pins the epoch by itself, and not while it reads files: a device that hangs must not keep
-/// memory from being freed.
-pub(crate) fn lookup(keyspace: &KeyspaceState, slots: &Slots, key: &[u8], at: Lsn) -> Result<Found> {
+/// Looks `key` up as of `at`; `Closed` if it was overtaken. Pins the epoch by itself, and not while it reads files: a device
+/// that hangs must not keep memory from being freed.
+pub(crate) fn lookup(store: &Store, keyspace: &KeyspaceState, key: &[u8], at: Lsn) -> Result<Found> {
+    unless_overtaken(store, keyspace, search(store, keyspace, key, at))
+}
+
+/// What a read came to, unless the keyspace was dropped or the store closed before its end.
+pub(crate) fn unless_overtaken<T>(store: &Store, keyspace: &KeyspaceState, read: Result<T>) -> Result<T> {
+    // Dropped meanwhile, it may have been found empty.
+    keyspace.check_open()?;
+    // Closed meanwhile, its files may have been found missing.
+    read.or_else(|error| store.check_readable().and(Err(error)))
+}
+
+fn search(store: &Store, keyspace: &KeyspaceState, key: &[u8], at: Lsn) -> Result<Found> {
+    let slots = store.sequencer.slots();
     let committed = |slot: u32, lsn: Lsn| !slots.is_in_flight(slot, lsn);
     let (levels, hash) = {
         let guard = epoch::pin();

@@ -74,6 +74,8 @@ pub(crate) struct Held {
     by_scans: usize,
     /// By whoever keeps the epoch.
     by_epoch: usize,
+    /// Some were freed by this look.
+    freed_some: bool,
 }
 
 impl Held {
@@ -126,7 +128,7 @@ impl Memory {
     pub fn sweep(&self) -> Held {
         let mut retired = self.retired.lock();
         let free: Vec<_> = retired.extract_if(.., |r| Arc::strong_count(&r.memtable) == 1).collect();
-        let mut held = Held { by_scans: 0, by_epoch: 0 };
+        let mut held = Held { by_scans: 0, by_epoch: 0, freed_some: !free.is_empty() };
         for Retired { memtable, generation } in &*retired {
             let by = if generation.strong_count() == 0 { &mut held.by_scans } else { &mut held.by_epoch };
             *by += memtable.bytes();
@@ -174,8 +176,10 @@ impl Memory {
         is_due && self.alarm_at.compare_exchange(at, usize::MAX, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// Flushed memtables are `held` at `now`. What was at every look for a while is lent to them.
-    pub fn lend(&self, held: &Held, now: Duration) {
+    /// Flushed memtables are `held` at `now`. What was at every look for a while is lent to them. True if writers have more
+    /// room than before.
+    pub fn lend(&self, held: &Held, now: Duration) -> bool {
+        let freed_some = held.freed_some;
         let held = held.by_scans + held.by_epoch.min(self.memtable_share);
         // A worker has just looked: it need not look again before there is more.
         let more = if self.is_short() { self.used() + self.memtable_share / ALARM_PARTS } else { 0 };
@@ -189,8 +193,9 @@ impl Memory {
             *window = Window { since: now, least: held };
             least
         };
-        self.lent.store(lent, Ordering::Relaxed);
+        let before = self.lent.swap(lent, Ordering::Relaxed);
         drop(window);
         self.shelf.lend(lent);
+        freed_some || lent > before
     }
 }

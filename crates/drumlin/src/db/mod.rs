@@ -214,7 +214,8 @@ impl Db {
     }
 
     /// A serializable snapshot that waits for nobody. It is consistent, but may miss writes
-    /// acknowledged a moment ago, this thread's own included. O(threads).
+    /// acknowledged a moment ago, this thread's own included: those after the oldest one in flight, and the store itself
+    /// has one in flight while it fills up a segment of its log. O(threads).
     ///
     /// # Errors
     /// `Closed`.
@@ -260,7 +261,7 @@ impl Db {
     /// as it goes. A corrupt place does not end it: what the report does not name is sound.
     ///
     /// # Errors
-    /// `Closed`; `Io` or `Unsupported` if the manifest of a read-only store cannot be read. What else is corrupt or cannot be
+    /// `Closed`, also if the store is closed meanwhile; `Io` or `Unsupported` if the manifest of a read-only store cannot be read. What else is corrupt or cannot be
     /// read is in the report.
     pub fn verify(&self, on_progress: &mut dyn FnMut(&VerifyProgress)) -> Result<VerifyReport> {
         verify::verify(&self.store, on_progress)

@@ -303,12 +303,7 @@ pub(crate) fn scan_options(identity: &Identity, state: &StoreState) -> ScanOptio
 }
 
 fn start_log(store: &Arc<Store>, directory: &Path, first_segment: u64, prior: Prior) -> Result<()> {
-    let owner = Arc::downgrade(store);
-    let on_border = Box::new(move |border: Lsn| {
-        if let Some(store) = owner.upgrade() {
-            store.on_border(border);
-        }
-    });
+    let owner = Box::new(Arc::downgrade(store));
     let options = LogOptions {
         segment_bytes: store.identity.segment_bytes as usize,
         log_bytes_max: store.options.log_bytes_max,
@@ -316,7 +311,7 @@ fn start_log(store: &Arc<Store>, directory: &Path, first_segment: u64, prior: Pr
         uuid: store.identity.uuid,
         prior,
     };
-    let log = Log::start(&store.env, directory, options, store.sequencer.clone(), first_segment, on_border)?;
+    let log = Log::start(&store.env, directory, options, store.sequencer.clone(), first_segment, owner)?;
     log.recycle_below(store.log_needed_from())?;
     let _ = store.log.set(log);
     Ok(())

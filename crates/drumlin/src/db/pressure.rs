@@ -1,7 +1,7 @@
 //! Back-pressure: what holds writers back while memory or the disk is behind.
 //!
-//! Place: `store` calls `hold_back`, and a write `room`, before it takes any lock; workers call `measure_pressure` after every job and
-//! `wake_writers` when memory was freed.
+//! Place: `store` calls `hold_back`, and a write `room`, before it takes any lock; workers call `measure_pressure` after
+//! every job and `wake_writers` when memory was freed.
 //!
 //! Debt delays a write, smoothly more the nearer memory is to its bound or the fuller its keyspace's level 0 is; at the
 //! bound of memory it waits for a flush. There is no hard stop short of the budget. See `memory`. Where the device has no
@@ -21,6 +21,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
+use crate::key::Lsn;
 use crate::log::Room;
 
 use super::background::Background;
@@ -93,14 +94,21 @@ impl Store {
     fn wait_for_room(&self, units: u64) -> Result<Room<'_>> {
         self.background.counters.stalls.fetch_add(1, Ordering::Relaxed);
         let began = self.env.clock.now();
+        // What comes later is no hope: a record for which there is never room would wait for as long as others write.
+        let end = self.sequencer.tail();
+        // With it, a worker pads the log for what is frozen beyond the tail.
+        self.background.state.lock().waiting_for_room += 1;
         let mut found = None;
         let waited = self.wait_until(|| {
+            // Asked before and after: a flush may end between the two, or a memtable be frozen.
+            let hoped = self.may_flush_below(end);
             found = match self.log()?.ensure_room(units) {
-                Err(full) if full.is_no_space() && self.may_flush_something() => None,
+                Err(full) if full.is_no_space() && (hoped || self.may_flush_below(end)) => None,
                 told => Some(told?),
             };
             Ok(found.is_some())
         });
+        self.background.state.lock().waiting_for_room -= 1;
         let stalled = self.env.clock.now().saturating_sub(began);
         self.background.counters.stalled_ns.fetch_add(stalled.as_nanos() as u64, Ordering::Relaxed);
         waited?;
@@ -111,7 +119,8 @@ impl Store {
     fn wait_while_full(&self, full: impl Fn() -> bool) -> Result<()> {
         self.background.counters.stalls.fetch_add(1, Ordering::Relaxed);
         let mut state = self.background.state.lock();
-        // A worker that found nothing to do looks again.
+        // A worker that found nothing to do looks again, and tries again what found no room.
+        state.pad_failed = None;
         state.epoch += 1;
         self.background.work.notify_all();
         // Where there was hope still.
@@ -121,7 +130,7 @@ impl Store {
             if let Some(error) = failed.filter(|_| hope != Some(state.epoch)) {
                 let (error, epoch) = (error.clone(), state.epoch);
                 drop(state);
-                if !self.may_flush_something() {
+                if !self.may_flush_below(Lsn::MAX) {
                     return Err(error);
                 }
                 hope = Some(epoch);

@@ -211,8 +211,9 @@ impl Store {
         }
         let tables = self.memory.shelf.sweep();
         let held = self.memory.sweep();
-        self.memory.lend(&held, self.env.clock.now());
-        self.background.wake_writers();
+        if self.memory.lend(&held, self.env.clock.now()) {
+            self.background.wake_writers();
+        }
         tables > 0 || !held.is_nothing()
     }
 

@@ -1,6 +1,6 @@
 //! Turns: when a keyspace gets a new memtable, and when the log is padded to get there.
 //!
-//! Place: the log calls `on_border` before a segment opens; workers call `is_pad_due` and `pad_to_border` when they find
+//! Place: the log calls `on_border` before a segment opens, and asks before that how much of the device to leave; workers call `is_pad_due` and `pad_to_border` when they find
 //! nothing to do, `manual` when a flush was asked for. What turns, and whether a pad is due, `census` decides.
 //!
 //! A memtable turns at a segment border (I2), one segment ahead of the tail; it is flushed once the tail is there.
@@ -15,12 +15,13 @@
 //! under a key lock. Tests: `census`, `store_tests`, tests/memory.rs, tests/graveyard.rs,
 //! tests/standing_still.rs.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use crossbeam_epoch as epoch;
 
 use crate::error::Result;
 use crate::key::Lsn;
+use crate::log;
 
 use super::census::{Border, Census, Tally};
 use super::keyspace::KeyspaceState;
@@ -30,6 +31,18 @@ use super::superversion::Generation;
 
 /// A memtable is turned at half of what an arena can hold, whatever the options say.
 const MEMTABLE_BYTES_MAX: usize = 16 << 30;
+
+impl log::Owner for Weak<Store> {
+    fn on_border(&self, border: Lsn) {
+        if let Some(store) = self.upgrade() {
+            store.on_border(border);
+        }
+    }
+
+    fn reserved_bytes(&self) -> u64 {
+        self.upgrade().map_or(0, |store| store.frozen_bytes())
+    }
+}
 
 impl Store {
     /// Bytes at which a keyspace's memtable is turned.
@@ -75,6 +88,14 @@ impl Store {
         self.background.wake();
     }
 
+    /// Bytes of what is frozen: its tables take no more.
+    fn frozen_bytes(&self) -> u64 {
+        let guard = epoch::pin();
+        let keyspaces = self.keyspaces.all();
+        let frozen = keyspaces.values().flat_map(|k| k.current.load(&guard).frozen());
+        frozen.map(|generation| generation.memtable.bytes() as u64).sum()
+    }
+
     /// True if the log is to be padded to its next border: see [`Census::wants_pad`].
     ///
     /// The tail is the one by which the caller found nothing to flush: with a later one neither of the two might see work.
@@ -103,7 +124,7 @@ impl Store {
             keyspaces: keyspaces.values().map(tally).collect(),
             share: self.memory.memtable_share,
             is_short: self.memory.is_short(),
-            is_stopped: self.is_full() || self.log.get().is_some_and(|log| log.is_out_of_space()),
+            is_stopped: self.is_full() || state.waiting_for_room > 0,
             is_flushing: !state.flushing.is_empty(),
         }
     }

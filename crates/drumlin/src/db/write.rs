@@ -16,6 +16,7 @@
 //! - **I1**: draw and publish under the key's lock; the record is whole in the log before step 6.
 //! - A read-modify-write installs only if no version of its key newer than the one it read is in
 //!   any memory generation, and no generation has left memory since it read; else it reads again.
+//!   In a keyspace that was dropped since then it does neither.
 //!   No disk I/O under a lock.
 //! - A batch (`commit_batch`) holds the locks of all its keys (of all there are, if it deletes a range), draws one LSN,
 //!   publishes its parts marked with its slot, passes the gate, and takes effect when the slot is cleared, before the keys
@@ -130,6 +131,9 @@ fn install(
     store.check_writable()?;
     failpoint::hit("write::checked");
     if let Some(expected) = expectation {
+        // A dropped keyspace is empty, and nothing newer would be found. Marked now or not emptied yet: a drop sets the mark,
+        // then waits for every lock once.
+        keyspace.check_open()?;
         let now = keyspace.current.load(&guard);
         let newest = now.generations.iter().find_map(|g| g.memtable.newest_lsn(key));
         if now.flushed_to != expected.flushed_to || newest.is_some_and(|lsn| lsn > expected.lsn) {
@@ -184,9 +188,10 @@ pub(crate) fn read_modify_write<T>(
     check_entry(key, &[])?;
     loop {
         let durability = store.admit(keyspace, options)?;
+        failpoint::hit("update::admitted");
         // First: a flush in between is taken for a conflict.
         let flushed_to = keyspace.current.load(&epoch::pin()).flushed_to;
-        let found = lookup(keyspace, store.sequencer.slots(), key, Lsn::MAX)?;
+        let found = lookup(store, keyspace, key, Lsn::MAX)?;
         let (value, result) = match decide(found.value.as_deref())? {
             Decision::Keep(result) => return Ok(result),
             Decision::Set(value, result) => (value, result),

@@ -105,8 +105,14 @@ pub struct Log {
     opener: Mutex<Option<Box<dyn Thread>>>,
 }
 
-/// Called with the first LSN of each segment before it opens.
-pub type OnBorder = Box<dyn Fn(Lsn) + Send + Sync>;
+/// Whose log it is. Asked by the opener, with no lock held; it must not wait for writers, nor for the completed prefix.
+pub trait Owner: Send + Sync {
+    /// A segment is about to open, whose first LSN this is.
+    fn on_border(&self, border: Lsn);
+
+    /// Bytes of the device that the log must leave: for flushes that are to give back some of it.
+    fn reserved_bytes(&self) -> u64;
+}
 
 /// What every write reads, and nearly nobody changes: one cache line.
 struct Hot {
@@ -125,7 +131,7 @@ struct Shared {
     /// The header of every segment of this session, but for the number.
     header: FileHeader,
     sequencer: Arc<Sequencer>,
-    on_border: OnBorder,
+    owner: Box<dyn Owner>,
     /// Units kept free for writers that passed `ensure_room` together.
     slack: u64,
     /// Records of at most this many units pass `ensure_room` without a claim.
@@ -266,7 +272,8 @@ impl Log {
 
     /// Bytes of the segments that hold needed data (or are open for it), earlier sessions included.
     pub fn live_bytes(&self) -> u64 {
-        self.shared.live_bytes(&self.shared.state.lock())
+        let open = self.shared.table.count() as u64 * self.shared.file_bytes() as u64;
+        open + self.shared.state.lock().old.iter().map(|s| s.bytes).sum::<u64>()
     }
 
     /// Bytes of mapped files: open segments, prepared ones and spares.

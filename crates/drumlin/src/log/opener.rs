@@ -1,13 +1,13 @@
 //! The opener: the one thread that opens segments, ahead of the writers.
 //!
-//! Place: started by `start`, woken by `room`, `writer` and `recycle`; calls `env`, and the db's
-//! `on_border`.
+//! Place: started by `start`, woken by `room`, `writer` and `recycle`; calls `env`, and the
+//! [`Owner`](super::Owner).
 //!
 //! Keeps one segment open beyond the one that the tail is in, and, once the log is really in use,
 //! one more prepared (file and header ready, not yet open) and a ballast file for a full device.
 //!
 //! Invariants:
-//! 1. It does its I/O and calls `on_border` without holding any lock, draws no LSN, and waits for
+//! 1. It does its I/O and asks the owner without holding any lock, draws no LSN, and waits for
 //!    nobody but its own condition variable: a writer that waits for it holds key locks.
 //! 2. A file gets a segment's name only after its header is durable. Names become durable later,
 //!    with the first sync that needs them (`sync`).
@@ -17,8 +17,9 @@
 //!
 //! A full device: the opener says so to whoever asks for room and tries again when asked. The
 //! ballast becomes the next segment if writers in flight are already beyond the end; else it is
-//! given up, so that what is in memory can be flushed, and no new file is made unless as much
-//! stays free. Nor does the log grow into the space that its own flush takes.
+//! given up, so that what is in memory can be flushed, and no segment is made, of a new file or of a
+//! spare, unless as much stays free or in spares. Nor does the log grow into the space that the flush of what is frozen
+//! takes.
 //!
 //! Tests: `tests/space.rs`, `tests/faults.rs`.
 
@@ -110,7 +111,7 @@ impl Shared {
     /// Opens a prepared segment to the writers.
     fn open_segment(&self, segment: Arc<Segment>) {
         let index = segment.index();
-        (self.on_border)(Lsn(index << self.hot.units_shift));
+        self.owner.on_border(Lsn(index << self.hot.units_shift));
         self.publish(segment);
         // The tail is near the border of the one before.
         self.cool(index.saturating_sub(2)..index - 1);
@@ -185,37 +186,30 @@ impl Shared {
         }
     }
 
-    /// Fails if a new file would leave the device without what others need: the rest of the
+    /// Fails if the next segment would leave the device without what others need: the rest of the
     /// record that is waited for (a batch must not fill the device with segments only to find that
-    /// the last one does not fit), as much as the log holds, for the tables that this becomes, and the ballast's worth,
-    /// once the ballast itself is given up. Writers in flight get whatever there is.
+    /// the last one does not fit), what the owner has to flush, and the ballast's worth, once the ballast itself is given
+    /// up. Spares count as free, since a flush gets them, and using one up is taking it from a flush. Writers in flight get
+    /// whatever there is.
     fn check_space(&self) -> Result<()> {
-        let needed = {
+        let reserved = self.owner.reserved_bytes();
+        let file_bytes = self.file_bytes() as u64;
+        let (needed, spare) = {
             let state = self.state.lock();
             if state.waiting_end > state.open_end {
                 return Ok(());
             }
             let missing = state.demand_end.saturating_sub(state.open_end).div_ceil(self.units()).max(1);
-            let missing = missing.saturating_sub(state.spares.len() as u64);
-            if missing == 0 {
-                return Ok(());
-            }
             let reserve = u64::from(self.in_real_use(&state) && state.ballast != Ballast::Kept);
-            (missing + reserve) * self.file_bytes() as u64 + self.live_bytes(&state)
+            ((missing + reserve) * file_bytes + reserved, state.spares.len() as u64 * file_bytes)
         };
         match self.env.fs.free_bytes(&self.dir) {
-            Ok(Some(free)) if free < needed => {
-                let shortage = Shortage { purpose: Purpose::Grow, needed, free: Some(free) };
+            Ok(Some(free)) if free + spare < needed => {
+                let shortage = Shortage { purpose: Purpose::Grow, needed, free: Some(free + spare) };
                 Err(Error::NoSpace { path: self.dir.clone(), shortage: Some(shortage) })
             }
             _ => Ok(()),
         }
-    }
-
-    /// Bytes of the files that are still needed.
-    pub(super) fn live_bytes(&self, state: &State) -> u64 {
-        let open = self.table.count() as u64 * self.file_bytes() as u64;
-        open + state.old.iter().map(|s| s.bytes).sum::<u64>()
     }
 
     /// A segment's file: a spare, or a new one. Header durable, under its final name.

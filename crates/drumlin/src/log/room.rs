@@ -55,11 +55,6 @@ impl Log {
         self.ensure_room_slowly(units)
     }
 
-    /// True if the last attempt to open a segment found the device full.
-    pub fn is_out_of_space(&self) -> bool {
-        self.shared.state.lock().stalled.as_ref().is_some_and(Error::is_no_space)
-    }
-
     #[cold]
     fn ensure_room_slowly(&self, units: u64) -> Result<Room<'_>> {
         let shared = &*self.shared;

@@ -28,7 +28,7 @@ use super::gate::Gate;
 use super::geometry::Geometry;
 use super::segment::Table;
 use super::sync::SyncState;
-use super::{Ballast, Hot, Log, OldSegment, OnBorder, Shared, Spare, State, Uuid};
+use super::{Ballast, Hot, Log, OldSegment, Owner, Shared, Spare, State, Uuid};
 
 /// Smallest segment, in bytes of data.
 const SEGMENT_BYTES_MIN: usize = 4096;
@@ -65,8 +65,7 @@ impl Log {
     /// Starts a session in `dir` (made if missing) whose first LSN is that of segment
     /// `first_segment`, which must be the sequencer's tail and have no file yet.
     ///
-    /// `on_border` is called by the opener, with no lock held, before each later segment opens.
-    /// It must not wait for writers, nor for the completed prefix.
+    /// `owner` hears of each later segment before it opens.
     ///
     /// Errors: what the file system met; [`Error::InvalidArgument`] for options that do not fit.
     pub fn start(
@@ -75,7 +74,7 @@ impl Log {
         options: LogOptions,
         sequencer: Arc<Sequencer>,
         first_segment: u64,
-        on_border: OnBorder,
+        owner: Box<dyn Owner>,
     ) -> Result<Arc<Log>> {
         let LogOptions { segment_bytes, log_bytes_max, secret, uuid, prior } = options;
         let geometry = geometry_of(segment_bytes)?;
@@ -119,7 +118,7 @@ impl Log {
             secret,
             header,
             sequencer,
-            on_border,
+            owner,
             slack,
             small_units: slack / 64,
             files_max: (log_bytes_max / segment_bytes).max(4),

@@ -13,7 +13,7 @@
 //! so: levels that name the table are gone, and the list of open tables, which has weak references, reads no file.
 //! The tables hold the shelf, and it them, until they are swept: whoever has a shelf sweeps it at the end.
 //! Complexity: a sweep looks at every table that waits; those are the inputs of the last jobs, and what scans hold.
-//! Tests: `table/tests/handle.rs`, tests/graveyard.rs.
+//! Tests: `table/tests/handle.rs`, tests/graveyard.rs, tests/reclamation.rs.
 
 use std::sync::Arc;
 

@@ -5,7 +5,7 @@
 //!
 //! Place: made by `db` at open; every [`TableHandle`] holds it.
 //!
-//! Concurrency: see the parts. Tests: `table/tests/handle.rs`, tests/graveyard.rs.
+//! Concurrency: see the parts. Tests: `table/tests/handle.rs`, tests/graveyard.rs, tests/reclamation.rs.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};

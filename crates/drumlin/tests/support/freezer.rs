@@ -1,6 +1,6 @@
 //! Stops one thread at one of the engine's pause points, until it is told to go on.
 //!
-//! Place: `frozen` and `variants`, which run many at once: a freezer knows its thread by name.
+//! Place: `frozen`, `variants` and `keyspaces`, which run many at once: a freezer knows its thread by name.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
@@ -49,7 +49,8 @@ impl Freezer {
         let mut state = self.state.lock().unwrap();
         state.inside = true;
         self.changed.notify_all();
-        drop(self.changed.wait_while(state, |state| !state.may_go).unwrap());
+        // Not for ever: a test that fails thaws nobody, and who stands still keeps all that is replaced in memory.
+        drop(self.changed.wait_timeout_while(state, PATIENCE, |state| !state.may_go).unwrap());
     }
 
     /// Waits until the thread has got there.

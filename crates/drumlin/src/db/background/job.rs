@@ -26,6 +26,7 @@ use crate::error::{Error, Result};
 use crate::iter::{Cursor, Horizons};
 use crate::key::Lsn;
 use crate::layout::CompactionPlan;
+use crate::sync::failpoint;
 use crate::table::TableOptions;
 use crate::version::{Change, KeyspaceId, Levels, VersionEdit};
 
@@ -51,6 +52,7 @@ impl Store {
             let now = keyspace.current.load(&guard);
             now.frozen().iter().filter(|g| g.end() <= tail).cloned().collect()
         };
+        failpoint::hit("flush::begins");
         let Some(newest) = generations.first() else { return Ok(()) };
         let end = newest.end();
         self.sequencer.wait_completed(end)?;
@@ -61,6 +63,11 @@ impl Store {
         self.install(keyspace, outcome, Some(end))?;
         self.background.counters.flushes.fetch_add(1, Ordering::Relaxed);
         self.background.counters.flushed_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.recycle_log()
+    }
+
+    /// Lets go of the log that nobody needs any more: after whatever makes it so.
+    pub fn recycle_log(&self) -> Result<()> {
         // Never beyond what the manifest says: by that, an end that it has lost shows when the store is opened.
         let noted = self.manifest.lock().as_ref().map_or(Lsn::ZERO, |m| m.state().log_reaches);
         let needed = self.log_needed_from().min(noted);

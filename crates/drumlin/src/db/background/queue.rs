@@ -14,7 +14,7 @@
 //!
 //! Concurrency: all of it under `Background::state`. Tests: `tests/variants.rs`, `db::tests::jobs`.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,7 +34,8 @@ use super::failures::{Failures, Work};
 /// What runs, what was asked for, what failed.
 #[derive(Default)]
 pub(crate) struct State {
-    pub flushing: HashSet<KeyspaceId>,
+    /// Keyspaces whose flush runs, and where that begins.
+    pub flushing: HashMap<KeyspaceId, Lsn>,
     /// Compactions of each keyspace, and what they hold.
     pub compacting: HashMap<KeyspaceId, Running>,
     /// Keyspaces whose memtable somebody wants on disk, and how many want it.
@@ -48,6 +49,8 @@ pub(crate) struct State {
     /// The epoch at which a worker, having found nothing to do, went to sleep last.
     #[cfg(test)]
     pub slept_at: Option<u64>,
+    /// Writers that wait until a flush gives back some of a full device.
+    pub waiting_for_room: usize,
     /// Goes up with every change that a waiter could wait for.
     pub epoch: u64,
     pub failures: Failures,
@@ -139,15 +142,15 @@ impl Store {
         let oldest = keyspaces
             .values()
             .filter(|k| {
-                !k.is_dropped() && !state.flushing.contains(&k.id) && state.failures.may_flush(k.id, now)
+                !k.is_dropped() && !state.flushing.contains_key(&k.id) && state.failures.may_flush(k.id, now)
             })
             .filter_map(|k| {
                 let oldest = k.current.load(&guard).frozen().last()?;
                 (oldest.end() <= tail).then(|| (oldest.start, k))
             })
             .min_by_key(|(start, _)| *start);
-        if let Some((_, keyspace)) = oldest {
-            state.flushing.insert(keyspace.id);
+        if let Some((start, keyspace)) = oldest {
+            state.flushing.insert(keyspace.id, start);
             state.jobs += 1;
             return Next::Job(Job::Flush(keyspace.clone()));
         }
@@ -192,18 +195,18 @@ impl Store {
             })
     }
 
-    /// True if a flush that has not failed can be expected to free memory.
-    pub fn may_flush_something(&self) -> bool {
+    /// True if a flush of something below `end` can be expected that has not failed.
+    pub fn may_flush_below(&self, end: Lsn) -> bool {
         let tail = self.sequencer.tail();
         let keyspaces = self.keyspaces.all();
         let guard = epoch::pin();
         let state = self.background.state.lock();
         // What ends beyond the tail waits for a pad.
-        let is_near = |g: &Generation| state.pad_failed.is_none() || g.end() <= tail;
+        let is_near = |g: &Generation| g.start < end && (state.pad_failed.is_none() || g.end() <= tail);
         let frozen = |k: &KeyspaceState| {
             k.current.load(&guard).frozen().iter().any(|g| !g.memtable.is_empty() && is_near(g))
         };
-        state.flushing.iter().any(|k| state.failures.of_flush(*k).is_none())
+        state.flushing.iter().any(|(k, start)| *start < end && state.failures.of_flush(*k).is_none())
             || keyspaces.values().any(|k| state.failures.of_flush(k.id).is_none() && frozen(k))
     }
 }

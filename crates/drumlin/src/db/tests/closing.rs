@@ -1,5 +1,6 @@
 //! What `close` promises to those who are still there: scans, other closers, jobs.
 
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
@@ -7,10 +8,10 @@ use std::time::Duration;
 
 use super::within;
 use super::workload::STORE;
-use crate::Db;
 use crate::env::{Env, MemFs, Operation};
 use crate::error::{Error, Result};
 use crate::options::{KeyspaceOptions, Options};
+use crate::{Db, Keyspace};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -33,19 +34,23 @@ fn a_scan_that_outlives_close_hears_closed_not_corruption() {
     }
 }
 
-/// A get that has found the store open reads on while it is closed, and finds files missing.
-#[test]
-fn a_get_that_close_overtakes_hears_closed_not_corruption() {
+/// What has found the store open reads on while it is closed, and finds files missing.
+fn overtaken<T: Debug + Send + 'static>(
+    what: &str,
+    read: impl FnOnce(&Keyspace) -> Result<T> + Send + 'static,
+) {
     let fs = MemFs::new();
     let db = open(&fs).expect("opens");
     let k = db.keyspace("k", KeyspaceOptions::default()).expect("makes");
-    k.put("a", "1").expect("puts");
+    for key in ["a", "b", "c"] {
+        k.put(key, 1i64.to_le_bytes()).expect("puts");
+    }
     db.flush().expect("flushes");
     let (inside, is_inside) = mpsc::channel();
     let (go_on, goes_on) = mpsc::channel::<()>();
     let goes_on = std::sync::Mutex::new(goes_on);
     fs.set_fault_hook(Some(Box::new(move |call| {
-        let is_read = call.operation == Operation::Open && std::thread::current().name() == Some("getter");
+        let is_read = call.operation == Operation::Open && std::thread::current().name() == Some("reader");
         if is_read && call.path.extension().is_some_and(|e| e == "tbl") {
             let _ = inside.send(());
             let _ = goes_on.lock().expect("sound").recv();
@@ -53,10 +58,10 @@ fn a_get_that_close_overtakes_hears_closed_not_corruption() {
         }
         None
     })));
-    within(LIMIT, "a get", move || {
-        let getter = k.clone();
-        let getter =
-            std::thread::Builder::new().name("getter".into()).spawn(move || getter.get("a")).expect("spawns");
+    within(LIMIT, what, move || {
+        let keyspace = k.clone();
+        let reader =
+            std::thread::Builder::new().name("reader".into()).spawn(move || read(&keyspace)).expect("spawns");
         is_inside.recv().expect("it opens a table");
         let closer = db.clone();
         let closer = std::thread::spawn(move || closer.close());
@@ -64,10 +69,32 @@ fn a_get_that_close_overtakes_hears_closed_not_corruption() {
             std::thread::yield_now();
         }
         drop(go_on);
-        let found = getter.join().expect("no panic");
+        let found = reader.join().expect("no panic");
         assert!(matches!(found, Err(Error::Closed { .. })), "{found:?}");
         closer.join().expect("no panic").expect("closes");
     });
+}
+
+#[test]
+fn a_get_that_close_overtakes_hears_closed_not_corruption() {
+    overtaken("a get", |k| k.get("a"));
+}
+
+#[test]
+fn an_update_that_close_overtakes_hears_closed_not_corruption() {
+    overtaken("a fetch_add", |k| k.fetch_add("a", 1));
+    overtaken("a put_if_absent", |k| k.put_if_absent("a", "2"));
+}
+
+#[test]
+fn an_estimate_that_close_overtakes_hears_closed_not_corruption() {
+    overtaken("an estimate", |k| k.approximate_bytes("b"..));
+}
+
+/// It said that a sound store was corrupt.
+#[test]
+fn a_verification_that_close_overtakes_hears_closed_and_reports_nothing() {
+    overtaken("a verification", |k| k.db.verify(&mut |_| {}));
 }
 
 /// Whoever closed second was told Ok at once, while the first was still at it; the next open found the store locked.

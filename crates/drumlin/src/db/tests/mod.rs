@@ -14,6 +14,7 @@ mod killed;
 mod lost;
 mod recovery;
 mod rot;
+mod scarce;
 mod starving;
 mod stopped;
 mod verify;

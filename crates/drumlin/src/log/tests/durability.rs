@@ -193,6 +193,11 @@ fn a_close_leaves_the_floor_where_it_is_found() {
         last = rig.put(&n.to_le_bytes(), &value(n, 300)).expect("room");
     }
     rig.log.sync_to(last.1).expect("no fault");
+    // A segment prepared later would have the new floor in its header.
+    eventually("the next segment is prepared, and the ballast made", || {
+        let state = rig.log.shared.state.lock();
+        !state.prepared.is_empty() && state.ballast == Ballast::Kept
+    });
     rig.log.recycle_below(last.0).expect("no fault");
     let lost = Arc::new(Mutex::new(Vec::new()));
     // Names survive, as far as they have come; of pages only what is synced.

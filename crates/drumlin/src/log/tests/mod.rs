@@ -59,6 +59,19 @@ pub(super) fn replay(recovered: &Recovered, from: Lsn) -> Result<Vec<Replayed>> 
     Ok(records)
 }
 
+/// An owner that is told of borders, and reserves nothing.
+pub(super) struct Told<F>(pub(super) F);
+
+impl<F: Fn(Lsn) + Send + Sync> Owner for Told<F> {
+    fn on_border(&self, border: Lsn) {
+        self.0(border);
+    }
+
+    fn reserved_bytes(&self) -> u64 {
+        0
+    }
+}
+
 impl Rig {
     /// A new store.
     pub(super) fn new(segment_bytes: usize) -> (Rig, Arc<MemFs>) {
@@ -91,15 +104,20 @@ impl Rig {
         first: u64,
         on_border: impl Fn(Lsn) + Send + Sync + 'static,
     ) -> Result<Rig> {
+        Rig::start_for(Box::new(Told(on_border)), fs, segment_bytes, recovered, first)
+    }
+
+    /// The same for any owner.
+    pub(super) fn start_for(
+        owner: Box<dyn Owner>,
+        fs: Arc<dyn FileSystem>,
+        segment_bytes: usize,
+        recovered: &Recovered,
+        first: u64,
+    ) -> Result<Rig> {
         let sequencer = Sequencer::new(Lsn(first * segment_bytes as u64 / 8));
-        let log = Log::start(
-            &Env::with_fs(fs.clone()),
-            dir(),
-            options(segment_bytes, recovered.prior()),
-            sequencer.clone(),
-            first,
-            Box::new(on_border),
-        )?;
+        let options = options(segment_bytes, recovered.prior());
+        let log = Log::start(&Env::with_fs(fs), dir(), options, sequencer.clone(), first, owner)?;
         Ok(Rig { sequencer, log })
     }
 
@@ -127,4 +145,15 @@ pub(super) fn put<'a>(key: &'a [u8], value: &'a [u8]) -> Entry<'a> {
 /// The value of a test key: `bytes` bytes that depend on the number.
 pub(super) fn value(number: u64, bytes: usize) -> Vec<u8> {
     (0..bytes as u64).map(|i| (number.wrapping_mul(31).wrapping_add(i * 7)) as u8).collect()
+}
+
+/// Waits for a state that another thread will bring about; a test that waits in vain ends.
+pub(super) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    for _ in 0..20_000 {
+        if holds() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    panic!("never: {what}");
 }

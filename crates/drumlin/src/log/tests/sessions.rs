@@ -117,7 +117,7 @@ fn a_session_starts_only_where_no_file_is_and_the_tail_fits() {
     let start = |first: u64, tail: u64, segment_bytes: usize| {
         let sequencer = Sequencer::new(Lsn(tail));
         let options = options(segment_bytes, recovered.prior());
-        Log::start(&Env::with_fs(fs.clone()), dir(), options, sequencer, first, Box::new(|_| {})).err()
+        Log::start(&Env::with_fs(fs.clone()), dir(), options, sequencer, first, Box::new(Told(|_| {}))).err()
     };
     assert!(matches!(start(taken, taken * 512, SMALL), Some(Error::InvalidArgument(_))));
     assert!(matches!(start(taken + 1, taken * 512, SMALL), Some(Error::InvalidArgument(_))));
