@@ -4,7 +4,6 @@
 //!
 //! 1. A flag that db_bench has means the same here and may be written as there, with underscores.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -113,15 +112,15 @@ pub struct Bench {
     /// Rounds; each begins anew, and medians are printed at the end
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub rounds: u32,
+    /// Measure the machine's limits too, and set the figures beside them
+    #[arg(long)]
+    pub limits: bool,
     /// Seed of all random numbers
     #[arg(long, default_value_t = 42, value_name = "N")]
     pub seed: u64,
-    /// Keep the store, and measure on what is there already
+    /// Measure on the store that is there already
     #[arg(long, alias = "use_existing_db")]
     pub use_existing_db: bool,
-    /// Where the store is made [default: a directory of its own under the system's temporary one, removed afterwards]
-    #[arg(skip)]
-    pub directory: Option<PathBuf>,
 }
 
 impl Bench {

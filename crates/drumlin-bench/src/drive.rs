@@ -77,6 +77,17 @@ pub struct Measured {
     pub usage: Usage,
 }
 
+/// How far a workload is, for whoever watches it.
+#[derive(Default)]
+pub struct Progress {
+    /// Operations done, roughly.
+    pub done: AtomicU64,
+    /// All of it has ended.
+    pub over: AtomicBool,
+    /// Set by the watcher: it is to end early.
+    pub stop: AtomicBool,
+}
+
 /// What all threads share.
 struct Run<'a> {
     engine: &'a dyn Engine,
@@ -88,8 +99,7 @@ struct Run<'a> {
     ready: Barrier,
     began: Mutex<Option<Instant>>,
     failed: Mutex<Option<Error>>,
-    /// Operations begun so far, for a progress bar.
-    done: &'a AtomicU64,
+    progress: &'a Progress,
 }
 
 /// What one thread did.
@@ -103,8 +113,8 @@ struct Share {
 /// Operations between two additions to the shared count.
 const TELL_EVERY: u64 = 1024;
 
-/// Carries out `workload`. `done` tells how far it is, roughly.
-pub fn drive(engine: &dyn Engine, workload: &Workload, plan: &Plan, done: &AtomicU64) -> Result<Measured> {
+/// Carries out `workload`.
+pub fn drive(engine: &dyn Engine, workload: &Workload, plan: &Plan, progress: &Progress) -> Result<Measured> {
     let threads = plan.threads.max(1);
     let run = Run {
         engine,
@@ -115,7 +125,7 @@ pub fn drive(engine: &dyn Engine, workload: &Workload, plan: &Plan, done: &Atomi
         ready: Barrier::new(threads as usize + 1),
         began: Mutex::new(None),
         failed: Mutex::new(None),
-        done,
+        progress,
     };
     let traffic_before = engine.traffic();
     let (mut measured, began, usage_before) = std::thread::scope(|scope| {
@@ -265,10 +275,11 @@ impl<'a> Hand<'a> {
             last = now;
             self.share.operations += step;
             if self.share.operations - told >= TELL_EVERY {
-                self.run.done.fetch_add(self.share.operations - told, Ordering::Relaxed);
+                self.run.progress.done.fetch_add(self.share.operations - told, Ordering::Relaxed);
                 told = self.share.operations;
                 let late = plan.at_most.is_some_and(|most| now - began > most);
-                if late || self.run.over.load(Ordering::Relaxed) {
+                let run = self.run;
+                if late || run.over.load(Ordering::Relaxed) || run.progress.stop.load(Ordering::Relaxed) {
                     break;
                 }
             }
@@ -397,7 +408,7 @@ impl<'a> Hand<'a> {
         self.note(kind, began.elapsed());
         self.share.operations = seen;
         self.share.found = seen;
-        self.run.done.fetch_add(seen, Ordering::Relaxed);
+        self.run.progress.done.fetch_add(seen, Ordering::Relaxed);
         Ok(())
     }
 }

@@ -8,13 +8,13 @@
 //! engine    what is measured           store     Drumlin as one
 //! latency   how long things took       usage     processor, device, memory
 //! counting  what goes through files    report    a run as text and as JSON
-//! medians   rounds put together
+//! medians   rounds put together              limits   what the machine can do
 //! ```
 //! 1. A write figure's time ends when nothing is owed; the burst stands beside it, never alone.
 //! 2. Every figure is printed with what it hangs on.
 //!
 //! Tests: unit tests beside the code; `tests/` measures a small store and checks the figures against what was done.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 // A bench reads the clock, starts threads and makes directories: it is outside the engine.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
@@ -24,6 +24,7 @@ pub mod drive;
 pub mod engine;
 pub mod keys;
 pub mod latency;
+pub mod limits;
 pub mod medians;
 pub mod permutation;
 pub mod report;

@@ -5,13 +5,14 @@
 //! 1. A round of every engine comes before the next round of any, so that a noisy minute hurts all alike.
 //! 2. A workload that begins with an empty store gets a fresh one. One that needs every key finds them: what the workloads
 //!    before left if that is a full store, else they are put first, untimed, in random order.
-//! 3. Stores are removed as soon as they are done with, unless they are to stay.
+//! 3. Stores are removed as soon as they are done with, unless they are to stay. One that was there before is measured as
+//!    it is: nothing is put first, and nothing removed.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use crate::args::Bench;
-use crate::drive::{Measured, Plan, drive};
+use crate::drive::{Measured, Plan, Progress, drive};
 use crate::engine::{Engine, Error, Result};
 use crate::report::{About, Line};
 use crate::workload::{Begins, Kind, Workload};
@@ -21,20 +22,14 @@ pub type Open<'a> = dyn Fn(&Path) -> Result<Box<dyn Engine>> + 'a;
 
 /// An engine that takes part.
 pub struct Contender<'a> {
-    /// What its directory is called.
+    /// Its name.
     pub name: &'static str,
+    /// Where its stores are made. All that is there goes, unless an existing store is to be measured.
+    pub directory: PathBuf,
     /// Opens it.
     pub open: Box<Open<'a>>,
 }
 
-/// How far a workload is.
-#[derive(Default)]
-pub struct Progress {
-    /// Operations done, roughly.
-    pub done: AtomicU64,
-    /// It has ended.
-    pub over: AtomicBool,
-}
 
 /// Watches a workload, on a thread of its own: until it is over.
 pub type Watch<'a> = dyn Fn(&str, &str, u64, &Progress) + Sync + 'a;
@@ -50,7 +45,7 @@ fn watched(
     let progress = Progress::default();
     std::thread::scope(|scope| {
         scope.spawn(|| watch(engine.0, what, plan.operations, &progress));
-        let measured = drive(engine.1, workload, plan, &progress.done);
+        let measured = drive(engine.1, workload, plan, &progress);
         progress.over.store(true, Ordering::Release);
         measured
     })
@@ -70,7 +65,8 @@ pub fn files_bytes(directory: &Path) -> Option<u64> {
 /// One engine's store within a round.
 struct Stage<'a> {
     contender: &'a Contender<'a>,
-    directory: PathBuf,
+    /// The store was there before, and stays.
+    is_given: bool,
     engine: Option<Box<dyn Engine>>,
     /// Every key is there.
     is_full: bool,
@@ -80,18 +76,18 @@ impl Stage<'_> {
     fn fresh(&mut self) -> Result<()> {
         // Closed before its files go.
         self.engine = None;
-        match std::fs::remove_dir_all(&self.directory) {
+        match std::fs::remove_dir_all(&self.contender.directory) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
             _ => {}
         }
-        std::fs::create_dir_all(&self.directory)?;
+        std::fs::create_dir_all(&self.contender.directory)?;
         self.is_full = false;
         Ok(())
     }
 
     fn engine(&mut self) -> Result<&dyn Engine> {
         if self.engine.is_none() {
-            self.engine = Some((self.contender.open)(&self.directory)?);
+            self.engine = Some((self.contender.open)(&self.contender.directory)?);
         }
         Ok(self.engine.as_deref().expect("made above"))
     }
@@ -99,6 +95,7 @@ impl Stage<'_> {
     /// Brings the store to where `workload` begins.
     fn prepare(&mut self, workload: &Workload, plan: &Plan, watch: &Watch<'_>) -> Result<()> {
         match workload.begins {
+            _ if self.is_given => Ok(()),
             Begins::Empty => self.fresh(),
             Begins::Full if self.is_full => Ok(()),
             Begins::Full => {
@@ -115,11 +112,12 @@ impl Stage<'_> {
     }
 }
 
-/// Carries out all workloads of `bench` on all contenders, and calls `on_line` for each that is done.
+/// Carries out all workloads of `bench` on all contenders, and calls `on_line` for each that is done. The stores of the last
+/// round stay if `keep`.
 pub fn run(
     bench: &Bench,
     contenders: &[Contender<'_>],
-    directory: &Path,
+    keep: bool,
     watch: &Watch<'_>,
     on_line: &mut dyn FnMut(Line) -> Result<()>,
 ) -> Result<()> {
@@ -127,17 +125,20 @@ pub fn run(
     let workloads = bench.workloads().map_err(Error::from)?;
     for round in 1..=bench.rounds {
         for contender in contenders {
-            let directory = directory.join(contender.name);
-            let mut stage = Stage { contender, directory, engine: None, is_full: bench.use_existing_db };
+            let is_given = bench.use_existing_db;
+            let mut stage = Stage { contender, is_given, engine: None, is_full: false };
+            if !is_given {
+                stage.fresh()?;
+            }
             for workload in &workloads {
                 let plan = bench.plan(workload);
                 stage.prepare(workload, &plan, watch)?;
                 let line = measure(&mut stage, workload, &plan, bench, round, watch)?;
                 on_line(line)?;
             }
-            if !bench.use_existing_db {
+            if !(keep || is_given) {
                 stage.fresh()?;
-                std::fs::remove_dir(&stage.directory)?;
+                std::fs::remove_dir(&contender.directory)?;
             }
         }
     }
@@ -153,7 +154,6 @@ fn measure(
     watch: &Watch<'_>,
 ) -> Result<Line> {
     let name = stage.contender.name;
-    let directory = stage.directory.clone();
     let engine = stage.engine()?;
     let measured = watched((name, engine), workload.name, workload, plan, watch)?;
     let about = About {
@@ -162,7 +162,7 @@ fn measure(
         durability: bench.durability.name(),
         memory_bytes: (bench.memory as u64) << 20,
         round,
-        files_bytes: files_bytes(&directory),
+        files_bytes: files_bytes(&stage.contender.directory),
     };
     let line = Line::of(workload, plan, &measured, about);
     // What is put once is all there; what is put at random is not, and what is deleted is not.

@@ -22,10 +22,11 @@ fn lines(arguments: &[&str]) -> Vec<Line> {
     let settings = bench.settings();
     let contender = Contender {
         name: "drumlin",
+        directory: directory.path().join("drumlin"),
         open: Box::new(move |directory| Ok(Box::new(Store::open(directory, &settings)?))),
     };
     let mut lines = Vec::new();
-    run(&bench, &[contender], directory.path(), &|_, _, _, _| (), &mut |line| {
+    run(&bench, &[contender], false, &|_, _, _, _| (), &mut |line| {
         lines.push(line);
         Ok(())
     })

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
+use drumlin_bench::args::Bench;
 
 use crate::failure::{Failure, Result};
 use crate::help;
@@ -27,7 +28,7 @@ const KEYSPACE_DEFAULT: &str = "default";
 #[derive(Debug, Parser)]
 #[command(name = "drumlin", version, arg_required_else_help = true, after_help = help::PROGRAM)]
 pub struct Args {
-    /// Directory of the store [default: drumlin-db; for `tour`: ./drumlin-tour]
+    /// Directory of the store [default: drumlin-db; for `tour`: ./drumlin-tour; for `bench` and `limits`: one that is removed again]
     #[arg(long, global = true, value_name = "DIR", value_hint = ValueHint::DirPath)]
     db: Option<PathBuf>,
 
@@ -58,6 +59,11 @@ impl Args {
         self.db.as_deref().unwrap_or(Path::new(default))
     }
 
+    /// The directory named on the command line, for commands that otherwise make one of their own.
+    pub fn db_named(&self) -> Option<&Path> {
+        self.db.as_deref()
+    }
+
     /// The keyspace to work in.
     pub fn keyspace(&self) -> &str {
         self.keyspace.as_deref().unwrap_or(KEYSPACE_DEFAULT)
@@ -66,7 +72,12 @@ impl Args {
     /// Refuses what cannot be said together, though each part can.
     pub fn check(&self) -> Result<()> {
         match &self.command {
-            Command::Keyspaces | Command::Verify | Command::Tour | Command::Completions { .. }
+            Command::Keyspaces
+            | Command::Verify
+            | Command::Bench(_)
+            | Command::Limits(_)
+            | Command::Tour
+            | Command::Completions { .. }
                 if self.keyspace.is_some() =>
             {
                 let name = self.command.name();
@@ -128,6 +139,12 @@ pub enum Command {
     /// Merge the tables of every level
     #[command(after_help = help::COMPACT)]
     Compact,
+    /// Measure how fast the store is on this machine
+    #[command(after_help = help::BENCH)]
+    Bench(Box<Bench>),
+    /// Measure what this machine can do at most
+    #[command(after_help = help::LIMITS)]
+    Limits(Limits),
     /// Walk through the engine on real data, with checks, and leave the store to explore
     #[command(after_help = help::TOUR)]
     Tour,
@@ -167,6 +184,8 @@ impl Command {
             Command::Shape => "shape",
             Command::Verify => "verify",
             Command::Compact => "compact",
+            Command::Bench(_) => "bench",
+            Command::Limits(_) => "limits",
             Command::Tour => "tour",
             Command::Completions { .. } => "completions",
         }
@@ -270,6 +289,17 @@ pub struct Cas {
     /// Swap if the key is absent
     #[arg(long, group = "expected")]
     pub absent: bool,
+}
+
+/// Arguments of `limits`.
+#[derive(Debug, clap::Args)]
+pub struct Limits {
+    /// Threads, for limits that depend on them [default: as many as processors]
+    #[arg(long, value_name = "N")]
+    pub threads: Option<usize>,
+    /// How long each is measured
+    #[arg(long, default_value_t = 0.5)]
+    pub seconds: f64,
 }
 
 /// Arguments of `scan`.

@@ -72,6 +72,14 @@ impl Failure {
         Failure::File { op, path: path.to_path_buf(), source }
     }
 
+    /// What an engine under measurement said.
+    pub fn of_engine(error: drumlin_bench::engine::Error) -> Self {
+        match error.downcast::<Error>() {
+            Ok(error) => Failure::Store(*error),
+            Err(other) => Failure::Refused(other.to_string()),
+        }
+    }
+
     /// A failed write to standard output; a closed pipe is a case of its own.
     pub fn output(source: io::Error) -> Self {
         match source.kind() {

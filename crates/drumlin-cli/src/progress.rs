@@ -6,6 +6,7 @@
 //! 2. A bar is as wide as the terminal leaves it room, so that it stays on one line.
 //! 3. A bar is gone when its command ends, however it ends, so that errors stand on a line of their own.
 
+use std::borrow::Cow;
 use std::io::{self, IsTerminal};
 use std::time::Duration;
 
@@ -33,6 +34,11 @@ impl Watcher {
         self.bar(what, Some(total), "{prefix:>9} [{wide_bar}] {human_pos}/{human_len} records, {eta} left")
     }
 
+    /// A bar over a known number of operations.
+    pub fn operations(self, what: String, total: u64) -> Bar {
+        self.bar(what, Some(total), "{prefix:>20} [{wide_bar}] {human_pos}/{human_len}, {eta} left")
+    }
+
     /// A counter of things whose number is not known beforehand.
     pub fn counter(self, what: &'static str) -> Bar {
         let bar = self.bar(what, None, "{prefix:>9} {spinner} {human_pos} {msg} ({elapsed})");
@@ -40,7 +46,7 @@ impl Watcher {
         bar
     }
 
-    fn bar(self, what: &'static str, total: Option<u64>, template: &str) -> Bar {
+    fn bar(self, what: impl Into<Cow<'static, str>>, total: Option<u64>, template: &str) -> Bar {
         let target = if self.shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(total, target);
         let style = ProgressStyle::with_template(template).expect("the templates above are well formed");

@@ -2,6 +2,7 @@
 //!
 //! Place: called by `main`.
 
+mod bench;
 mod cas;
 mod compact;
 mod completions;
@@ -9,6 +10,7 @@ mod count;
 mod delete;
 mod get;
 mod keyspaces;
+mod limits;
 mod load;
 mod put;
 mod scan;
@@ -36,6 +38,8 @@ pub fn run(args: &Args) -> Result<()> {
         Command::Shape => shape::run(args),
         Command::Verify => verify::run(args),
         Command::Compact => compact::run(args),
+        Command::Bench(bench) => bench::run(args, bench),
+        Command::Limits(limits) => limits::run(args, limits),
         Command::Tour => tour::run(args),
         Command::Completions { shell } => completions::run(*shell),
     }

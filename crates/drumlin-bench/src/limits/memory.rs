@@ -1,0 +1,135 @@
+//! Limits of memory: misses, bandwidth, and the log's own path: a counter and a copy.
+//!
+//! Place: named in the table of `limits`.
+
+use std::hint::black_box;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+use super::words::Words;
+use super::{Ground, Scrap, rate};
+use crate::engine::Result;
+use crate::keys::mix;
+use crate::permutation::Permutation;
+
+/// Words of a cache line.
+const LINE_WORDS: usize = 8;
+/// Words of the record that goes to the log.
+const RECORD_WORDS: usize = 16;
+/// Bytes of the mapped file, which is written round and round.
+const LOG_BYTES: usize = 64 << 20;
+
+pub(super) fn chase(ground: &Ground, _threads: usize) -> Result<f64> {
+    chase_on(ground, false)
+}
+
+pub(super) fn chase_huge(ground: &Ground, _threads: usize) -> Result<f64> {
+    chase_on(ground, true)
+}
+
+/// Nanoseconds of a load whose address is the last load's value.
+fn chase_on(ground: &Ground, huge: bool) -> Result<f64> {
+    let words = Words::anonymous(ground.far_bytes, huge)?;
+    let (words, lines) = (words.all(), words.all().len() / LINE_WORDS);
+    // One ring through all lines, in an order that nobody can guess.
+    let order = Permutation::new(lines as u64, 1);
+    for at in 0..lines as u64 {
+        let (here, next) = (order.at(at), order.at((at + 1) % lines as u64));
+        words[here as usize * LINE_WORDS].store(next, Ordering::Relaxed);
+    }
+    let (mut at, mut steps, began) = (0, 0, Instant::now());
+    while began.elapsed() < ground.time {
+        for _ in 0..1024 {
+            at = words[at as usize * LINE_WORDS].load(Ordering::Relaxed);
+        }
+        steps += 1024;
+    }
+    black_box(at);
+    Ok(began.elapsed().as_nanos() as f64 / f64::from(steps))
+}
+
+pub(super) fn update_line(ground: &Ground, threads: usize) -> Result<f64> {
+    update_line_on(ground, threads, false)
+}
+
+pub(super) fn update_line_huge(ground: &Ground, threads: usize) -> Result<f64> {
+    update_line_on(ground, threads, true)
+}
+
+fn update_line_on(ground: &Ground, threads: usize, huge: bool) -> Result<f64> {
+    let words = Words::anonymous(ground.far_bytes, huge)?;
+    let (words, lines) = (words.all(), words.all().len() / LINE_WORDS);
+    Ok(rate(threads, ground.time, |thread| {
+        let seed = mix(thread as u64);
+        move |number| {
+            let line = mix(seed ^ number) as usize % lines * LINE_WORDS;
+            for word in &words[line..line + LINE_WORDS] {
+                word.store(number, Ordering::Relaxed);
+            }
+        }
+    }))
+}
+
+/// Bytes a second.
+pub(super) fn read(ground: &Ground, threads: usize) -> Result<f64> {
+    const PIECE_WORDS: usize = 8192;
+    let words = Words::anonymous(ground.far_bytes, true)?;
+    let words = words.all();
+    let pieces = rate(threads, ground.time, |thread| {
+        let mut at = words.len() / threads * thread;
+        move |_| {
+            if at + PIECE_WORDS > words.len() {
+                at = 0;
+            }
+            let sum = words[at..at + PIECE_WORDS].iter().fold(0, |sum: u64, w| sum ^ w.load(Ordering::Relaxed));
+            black_box(sum);
+            at += PIECE_WORDS;
+        }
+    });
+    Ok(pieces * (PIECE_WORDS * 8) as f64)
+}
+
+pub(super) fn log_copy(ground: &Ground, threads: usize) -> Result<f64> {
+    let scrap = Scrap::new(ground, "log");
+    let log = Words::file(&scrap.0, LOG_BYTES)?;
+    let (log, tail) = (log.all(), AtomicU64::new(0));
+    Ok(rate(threads, ground.time, |_| {
+        let tail = &tail;
+        move |number| append(log, tail, number)
+    }))
+}
+
+/// Takes the next place and fills it.
+#[inline]
+fn append(log: &[AtomicU64], tail: &AtomicU64, value: u64) {
+    let at = tail.fetch_add(RECORD_WORDS as u64, Ordering::AcqRel) as usize % log.len();
+    for word in &log[at..at + RECORD_WORDS] {
+        word.store(value, Ordering::Relaxed);
+    }
+}
+
+/// The least that a put does that is logged and found again in a table of memory.
+pub(super) fn log_copy_update(ground: &Ground, threads: usize) -> Result<f64> {
+    /// Locks, of which a line has one.
+    const LOCKS: usize = 4096;
+    let scrap = Scrap::new(ground, "log");
+    let (log, table) = (Words::file(&scrap.0, LOG_BYTES)?, Words::anonymous(ground.far_bytes, true)?);
+    let (log, table, tail) = (log.all(), table.all(), AtomicU64::new(0));
+    let locks: Vec<AtomicBool> = (0..LOCKS).map(|_| AtomicBool::new(false)).collect();
+    let lines = table.len() / LINE_WORDS;
+    Ok(rate(threads, ground.time, |thread| {
+        let (locks, tail, seed) = (&locks, &tail, mix(thread as u64));
+        move |number| {
+            let line = mix(seed ^ number) as usize % lines;
+            let lock = &locks[line % LOCKS];
+            while lock.swap(true, Ordering::Acquire) {
+                std::hint::spin_loop();
+            }
+            append(log, tail, number);
+            for word in &table[line * LINE_WORDS..(line + 1) * LINE_WORDS] {
+                word.store(number, Ordering::Relaxed);
+            }
+            lock.store(false, Ordering::Release);
+        }
+    }))
+}

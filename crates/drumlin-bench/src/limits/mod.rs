@@ -1,0 +1,252 @@
+//! Limits: what the machine can do at most, beside which a store's figures mean something.
+//!
+//! Place: `drumlin limits` prints them; `bench --limits` sets figures against them.
+//!
+//! 1. A limit does the least that a store cannot do without, with nothing around it: no store is faster than that.
+//! 2. Each is measured for the same short time, with one thread and with as many as were asked for where that differs.
+//! 3. A limit that cannot be measured here says why, and the others are measured all the same.
+//!
+//! Parts: `processor`, `memory`, `device` measure; `words` is memory that threads share; `beside` sets figures against limits.
+//! Tests: every limit is measured for a moment.
+
+pub mod beside;
+mod device;
+mod memory;
+mod processor;
+mod words;
+
+use std::path::{Path, PathBuf};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use crate::engine::Result;
+use crate::report::{grouped, time};
+
+/// Where and for how long limits are measured.
+#[derive(Clone, Debug)]
+pub struct Ground {
+    /// A directory on the device; files are made in it and removed.
+    pub directory: PathBuf,
+    /// For each limit.
+    pub time: Duration,
+    /// Threads, for limits that depend on them.
+    pub threads: usize,
+    /// Bytes of memory that are far more than all caches hold.
+    pub far_bytes: usize,
+    /// Bytes of a file that is written in one go.
+    pub file_bytes: usize,
+}
+
+impl Ground {
+    /// Half a second each, half a gibibyte of memory and of file.
+    pub fn new(directory: &Path, threads: usize) -> Ground {
+        Ground {
+            directory: directory.into(),
+            time: Duration::from_millis(500),
+            threads: threads.max(1),
+            far_bytes: 512 << 20,
+            file_bytes: 512 << 20,
+        }
+    }
+}
+
+/// What a limit counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    /// So many a second.
+    PerSecond,
+    /// Bytes a second.
+    BytesPerSecond,
+    /// Nanoseconds each.
+    Nanoseconds,
+}
+
+/// A measured limit.
+#[derive(Clone, Debug, Serialize)]
+pub struct Limit {
+    /// Its name; the same on every machine.
+    pub name: &'static str,
+    /// What was done.
+    pub what: &'static str,
+    /// Threads that did it.
+    pub threads: usize,
+    /// How much of it went.
+    pub figure: Option<f64>,
+    /// In what.
+    pub unit: Unit,
+    /// Why there is no figure.
+    pub failure: Option<String>,
+}
+
+impl std::fmt::Display for Limit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let figure = match (self.figure, self.unit, &self.failure) {
+            (Some(figure), Unit::PerSecond, _) => format!("{}/s", grouped(figure)),
+            (Some(figure), Unit::BytesPerSecond, _) => format!("{} MiB/s", grouped(figure / f64::from(1 << 20))),
+            (Some(figure), Unit::Nanoseconds, _) => time(figure),
+            (None, _, why) => why.clone().unwrap_or_default(),
+        };
+        write!(f, "{:24} {:>2} {figure:>16}  {}", self.name, self.threads, self.what)
+    }
+}
+
+/// How a limit is measured.
+struct Measure {
+    name: &'static str,
+    what: &'static str,
+    unit: Unit,
+    /// It is measured with one thread only.
+    is_single: bool,
+    run: fn(&Ground, usize) -> Result<f64>,
+}
+
+const fn measure(
+    name: &'static str,
+    what: &'static str,
+    unit: Unit,
+    is_single: bool,
+    run: fn(&Ground, usize) -> Result<f64>,
+) -> Measure {
+    Measure { name, what, unit, is_single, run }
+}
+
+use Unit::{BytesPerSecond, Nanoseconds, PerSecond};
+
+const MEASURES: &[Measure] = &[
+    measure("fetch-add", "one counter that all threads raise", PerSecond, false, processor::fetch_add),
+    measure("checksum", "XXH3 over 4 KiB blocks", BytesPerSecond, false, processor::checksum),
+    measure("checksum-small", "XXH3 over 128 bytes", PerSecond, false, processor::checksum_small),
+    measure("decompress", "LZ4, blocks of 4 KiB that halve", BytesPerSecond, false, processor::decompress),
+    measure("sort", "radix sort of random 8-byte keys", PerSecond, true, processor::sort),
+    measure("chase", "one cache miss after the other in memory", Nanoseconds, true, memory::chase),
+    measure("chase-huge", "the same on huge pages", Nanoseconds, true, memory::chase_huge),
+    measure("update-line", "changes of random 64-byte lines in memory", PerSecond, false, memory::update_line),
+    measure("update-line-huge", "the same on huge pages", PerSecond, false, memory::update_line_huge),
+    measure("read-memory", "memory read from end to end", BytesPerSecond, false, memory::read),
+    measure("log-copy", "raise a counter, copy 128 bytes there in a mapped file", PerSecond, false, memory::log_copy),
+    measure(
+        "log-copy-update",
+        "the same, and change a random line of a table under its lock",
+        PerSecond,
+        false,
+        memory::log_copy_update,
+    ),
+    measure("read-cached", "4 KiB from the system's page cache", PerSecond, false, device::read_cached),
+    measure("read-device", "4 KiB past the page cache", PerSecond, false, device::read_direct),
+    measure("read-device-deep", "the same by 32 threads at once", PerSecond, true, device::read_direct_deep),
+    measure("write-device", "a file from end to end, synced", BytesPerSecond, true, device::write),
+    measure("sync", "4 KiB, synced", PerSecond, true, device::sync),
+];
+
+/// Measures all limits, and calls `on_limit` for each as it is done.
+pub fn run(ground: &Ground, on_limit: &mut dyn FnMut(Limit) -> Result<()>) -> Result<()> {
+    for measure in MEASURES {
+        let more = (!measure.is_single && ground.threads > 1).then_some(ground.threads);
+        for threads in [1].into_iter().chain(more) {
+            let (figure, failure) = match (measure.run)(ground, threads) {
+                Ok(figure) => (Some(figure), None),
+                Err(error) => (None, Some(error.to_string())),
+            };
+            let Measure { name, what, unit, .. } = *measure;
+            on_limit(Limit { name, what, threads, figure, unit, failure })?;
+        }
+    }
+    Ok(())
+}
+
+/// How often a thread looks whether its time is over.
+const LOOK_EVERY: u64 = 256;
+
+/// Calls of `step` a second, by so many threads at once. Each thread makes a step of its own.
+fn rate<S: FnMut(u64)>(threads: usize, time: Duration, begin: impl Fn(usize) -> S + Sync) -> f64 {
+    let (over, ready) = (AtomicBool::new(false), Barrier::new(threads + 1));
+    std::thread::scope(|scope| {
+        let hands: Vec<_> = (0..threads)
+            .map(|thread| {
+                let (begin, over, ready) = (&begin, &over, &ready);
+                scope.spawn(move || {
+                    let mut step = begin(thread);
+                    ready.wait();
+                    let mut done = 0;
+                    while !over.load(Ordering::Relaxed) {
+                        (done..done + LOOK_EVERY).for_each(&mut step);
+                        done += LOOK_EVERY;
+                    }
+                    done
+                })
+            })
+            .collect();
+        ready.wait();
+        let began = Instant::now();
+        std::thread::sleep(time);
+        over.store(true, Ordering::Relaxed);
+        let done: u64 = hands.into_iter().map(|hand| hand.join().expect("a limit's panic is its own")).sum();
+        done as f64 / began.elapsed().as_secs_f64()
+    })
+}
+
+/// The same for steps that may fail; the first failure is the result.
+fn rate_of<S: FnMut(u64) -> Result<()>>(
+    threads: usize,
+    time: Duration,
+    begin: impl Fn(usize) -> S + Sync,
+) -> Result<f64> {
+    let failure = std::sync::Mutex::new(None);
+    let rate = rate(threads, time, |thread| {
+        let (mut step, failure) = (begin(thread), &failure);
+        move |number| {
+            if let Err(error) = step(number) {
+                failure.lock().expect("nobody panics with it").get_or_insert(error);
+            }
+        }
+    });
+    failure.into_inner().expect("nobody panics with it").map_or(Ok(rate), Err)
+}
+
+/// A file in the ground's directory that goes when this does.
+struct Scrap(PathBuf);
+
+impl Scrap {
+    fn new(ground: &Ground, name: &str) -> Scrap {
+        Scrap(ground.directory.join(format!("limit-{}-{name}", std::process::id())))
+    }
+}
+
+impl Drop for Scrap {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_limit_is_measured_and_leaves_nothing() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let ground = Ground {
+            time: Duration::from_millis(5),
+            far_bytes: 4 << 20,
+            file_bytes: 1 << 20,
+            ..Ground::new(directory.path(), 2)
+        };
+        let mut limits = Vec::new();
+        run(&ground, &mut |limit| {
+            limits.push(limit);
+            Ok(())
+        })
+        .expect("none is refused");
+        for limit in &limits {
+            // Not every file system reads past its cache.
+            let may_fail = limit.name.starts_with("read-device");
+            assert!(limit.figure.is_some_and(|figure| figure > 0.0) || may_fail, "{limit:?}");
+        }
+        assert!(limits.iter().filter(|limit| limit.threads == 2).count() >= 10);
+        assert_eq!(std::fs::read_dir(directory.path()).expect("there").count(), 0);
+    }
+}

@@ -1,0 +1,61 @@
+//! Words: memory that many threads read and write, a word at a time.
+//!
+//! Place: what `memory` measures in: far more of it than the caches hold, or a file as the log maps it.
+//!
+//! 1. Every access is an atomic one of a whole aligned word, so that threads may do what they like.
+#![allow(unsafe_code)]
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use drumlin::env::{FileSystem, LogRegion, RealFs};
+use memmap2::{Advice, MmapMut};
+
+use crate::engine::Result;
+
+/// Who owns the memory.
+enum Owner {
+    Anonymous(MmapMut),
+    File(Arc<dyn LogRegion>),
+}
+
+/// Shared words, as long as they live.
+pub(super) struct Words {
+    _owner: Owner,
+    base: *const AtomicU64,
+    count: usize,
+}
+
+// SAFETY: the words are atomics, in memory that the owner keeps mapped; where it lies is no thread's own.
+unsafe impl Send for Words {}
+// SAFETY: as above; a shared reference gives atomics only.
+unsafe impl Sync for Words {}
+
+impl Words {
+    /// Anonymous memory, all of it resident; on huge pages if the system has any.
+    pub(super) fn anonymous(bytes: usize, huge: bool) -> Result<Words> {
+        let mut map = MmapMut::map_anon(bytes)?;
+        // Refused by kernels without: then the figure is that of small pages.
+        let _ = map.advise(if huge { Advice::HugePage } else { Advice::NoHugePage });
+        map.iter_mut().step_by(4096).for_each(|byte| *byte = 1);
+        let (base, count) = (map.as_ptr().cast(), map.len() / 8);
+        Ok(Words { _owner: Owner::Anonymous(map), base, count })
+    }
+
+    /// A new file, mapped as the log maps its segments, all of it resident.
+    pub(super) fn file(path: &Path, bytes: usize) -> Result<Words> {
+        let region = RealFs::new().map_log(path, bytes)?;
+        let (base, count) = (region.base().cast_const().cast(), region.bytes() / 8);
+        let words = Words { _owner: Owner::File(region), base, count };
+        words.all().iter().step_by(512).for_each(|word| word.store(1, std::sync::atomic::Ordering::Relaxed));
+        Ok(words)
+    }
+
+    /// All of them.
+    pub(super) fn all(&self) -> &[AtomicU64] {
+        // SAFETY: both kinds of memory are mapped at a page's alignment for `count` words at least, stay mapped as long as
+        // their owner lives, and are reached through this slice only.
+        unsafe { std::slice::from_raw_parts(self.base, self.count) }
+    }
+}

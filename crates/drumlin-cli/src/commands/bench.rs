@@ -1,0 +1,156 @@
+//! `bench`: measures the store on this machine.
+//!
+//! 1. What is measured is a store of its own: in a directory that is removed again, also after Ctrl-C, or in `--db`,
+//!    where it stays.
+//! 2. A line is printed as soon as its workload is done; medians follow where there were several rounds.
+//! 3. With `--json`: one object a workload and round, and nothing else.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Duration;
+
+use drumlin_bench::args::Bench;
+use drumlin_bench::drive::Progress;
+use drumlin_bench::limits::{Ground, beside};
+use drumlin_bench::session::{self, Contender};
+use drumlin_bench::store::Store;
+use drumlin_bench::workload::WORKLOADS;
+use drumlin_bench::{engine, medians};
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::limits;
+use crate::args::Args;
+use crate::failure::{Failure, Result};
+use crate::interrupt;
+use crate::output::Output;
+use crate::progress::Watcher;
+use crate::report::{self, Note};
+
+/// How often a bar moves, and Ctrl-C is looked for.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+pub fn run(args: &Args, bench: &Bench) -> Result<()> {
+    let mut out = Output::new();
+    if bench.benchmarks == ["list"] {
+        list(args, &mut out)?;
+        return out.finish();
+    }
+    bench.check().and_then(|()| bench.workloads().map(drop)).map_err(Failure::Usage)?;
+    let place = Place::of(args, bench)?;
+    if is_in_memory(&place.directory) {
+        let text = format!("{} is in memory (tmpfs): --db names another place", place.directory.display());
+        report::note(&Note::new(text), args.json);
+    }
+    let settings = bench.settings();
+    let contender = Contender {
+        name: "drumlin",
+        directory: place.directory.clone(),
+        open: Box::new(move |directory| Ok(Box::new(Store::open(directory, &settings)?))),
+    };
+    let watcher = Watcher::new(args.quiet);
+    let watch = |_: &str, what: &str, total: u64, progress: &Progress| {
+        let bar = watcher.operations(what.into(), total);
+        while !progress.over.load(Ordering::Acquire) {
+            bar.at(progress.done.load(Ordering::Relaxed));
+            progress.stop.store(interrupt::asked(), Ordering::Relaxed);
+            thread::sleep(LOOK_EVERY);
+        }
+    };
+    let (mut lines, mut failed) = (Vec::new(), None);
+    let measured = session::run(bench, &[contender], place.stays, &watch, &mut |line| {
+        let printed = interrupt::check().and_then(|()| {
+            if args.json { out.line(json!(line))? } else { out.text(&line.to_string())? }
+            out.flush()
+        });
+        lines.push(line);
+        printed.map_err(|failure| {
+            failed = Some(failure);
+            engine::Error::from("it could not be told")
+        })
+    });
+    // What went wrong after Ctrl-C took the store away went wrong because of it.
+    interrupt::check()?;
+    match (failed, measured) {
+        (Some(failure), _) => return Err(failure),
+        (None, Err(error)) => return Err(Failure::of_engine(error)),
+        (None, Ok(())) => {}
+    }
+    if bench.rounds > 1 && !args.json {
+        out.text(&medians::table(&lines))?;
+    }
+    if bench.limits {
+        let beside = if place.stays { Some(place.directory.as_path()) } else { place.directory.parent() };
+        let ground = Ground::new(beside.unwrap_or(Path::new(".")), bench.threads as usize);
+        let limits = limits::measure(&ground, args, &mut |limit| {
+            if args.json { out.line(json!(limit)) } else { Ok(()) }
+        })?;
+        if !args.json {
+            out.text(&beside::table(&lines, &limits))?;
+        }
+    }
+    out.finish()
+}
+
+/// Names the workloads.
+fn list(args: &Args, out: &mut Output) -> Result<()> {
+    WORKLOADS.iter().try_for_each(|workload| match args.json {
+        true => out.line(json!({"name": workload.name, "what": workload.what})),
+        false => out.line(format!("{:24} {}", workload.name, workload.what)),
+    })
+}
+
+/// Where the store is made.
+struct Place {
+    directory: PathBuf,
+    stays: bool,
+    /// Removed when dropped.
+    _temporary: Option<TempDir>,
+}
+
+impl Place {
+    fn of(args: &Args, bench: &Bench) -> Result<Place> {
+        match args.db_named() {
+            Some(directory) if bench.use_existing_db => Place::existing(directory),
+            None if bench.use_existing_db => {
+                Err(Failure::Usage("--use-existing-db needs --db, the store to measure".into()))
+            }
+            Some(directory) => Place::given(directory),
+            None => Place::temporary(),
+        }
+    }
+
+    fn existing(directory: &Path) -> Result<Place> {
+        let found = fs::read_dir(directory);
+        found.map_err(|source| Failure::file("read", directory, source))?;
+        Ok(Place { directory: directory.into(), stays: true, _temporary: None })
+    }
+
+    fn given(directory: &Path) -> Result<Place> {
+        if fs::read_dir(directory).is_ok_and(|mut found| found.next().is_some()) {
+            return Err(Failure::Refused(format!(
+                "{} is not empty, and a bench makes a store of its own; --use-existing-db measures the one that is there",
+                directory.display()
+            )));
+        }
+        Ok(Place { directory: directory.into(), stays: true, _temporary: None })
+    }
+
+    fn temporary() -> Result<Place> {
+        let made = tempfile::Builder::new().prefix("drumlin-bench-").tempdir();
+        let made = made.map_err(|source| Failure::file("make a directory in", &std::env::temp_dir(), source))?;
+        let path = made.path().to_path_buf();
+        // A merge that is owed may take longer than Ctrl-C waits.
+        interrupt::on_ask(move || drop(fs::remove_dir_all(&path)));
+        Ok(Place { directory: made.path().join("store"), stays: false, _temporary: Some(made) })
+    }
+}
+
+/// Whether files there are memory.
+fn is_in_memory(directory: &Path) -> bool {
+    const TMPFS: u64 = 0x0102_1994;
+    let there = directory.ancestors().find_map(|at| rustix::fs::statfs(at).ok());
+    there.is_some_and(|found| found.f_type as u64 == TMPFS)
+}

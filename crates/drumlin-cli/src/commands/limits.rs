@@ -1,0 +1,61 @@
+//! `limits`: what the machine can do at most, beside which figures of a store mean something.
+//!
+//! 1. Files are made where `--db` says, or in the system's temporary directory, and removed.
+//! 2. With `--json`: one object a limit, as soon as it is measured.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use drumlin_bench::engine;
+use drumlin_bench::limits::{self, Ground, Limit};
+use serde_json::json;
+
+use crate::args::{Args, Limits};
+use crate::failure::{Failure, Result};
+use crate::interrupt;
+use crate::output::Output;
+use crate::progress::Watcher;
+
+pub fn run(args: &Args, asked: &Limits) -> Result<()> {
+    let threads = asked.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, Into::into));
+    if threads == 0 || asked.seconds.is_nan() || asked.seconds <= 0.0 {
+        return Err(Failure::Usage("--threads and --seconds must be more than 0".into()));
+    }
+    let place: PathBuf = args.db_named().map_or_else(std::env::temp_dir, Path::to_path_buf);
+    if !place.is_dir() {
+        return Err(Failure::Refused(format!("{} is no directory: limits are measured in one", place.display())));
+    }
+    let ground = Ground { time: Duration::from_secs_f64(asked.seconds), ..Ground::new(&place, threads) };
+    let mut out = Output::new();
+    if !args.json {
+        out.line(format!("{:24} {:>2} {:>16}  what was done", "limit", "on", "at most"))?;
+    }
+    measure(&ground, args, &mut |limit| {
+        if args.json { out.line(json!(limit))? } else { out.line(limit)? }
+        out.flush()
+    })?;
+    out.finish()
+}
+
+/// Measures all limits and shows each.
+pub fn measure(ground: &Ground, args: &Args, show: &mut dyn FnMut(&Limit) -> Result<()>) -> Result<Vec<Limit>> {
+    let bar = Watcher::new(args.quiet).counter("limits");
+    let (mut limits, mut failed) = (Vec::new(), None);
+    let measured = limits::run(ground, &mut |limit| {
+        bar.at(limits.len() as u64 + 1);
+        let mut shown = interrupt::check();
+        if shown.is_ok() {
+            bar.aside(|| shown = show(&limit));
+        }
+        limits.push(limit);
+        shown.map_err(|failure| {
+            failed = Some(failure);
+            engine::Error::from("it could not be told")
+        })
+    });
+    match (failed, measured) {
+        (Some(failure), _) => Err(failure),
+        (None, Err(error)) => Err(Failure::of_engine(error)),
+        (None, Ok(())) => Ok(limits),
+    }
+}
