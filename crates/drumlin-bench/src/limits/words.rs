@@ -16,8 +16,8 @@ use crate::engine::Result;
 
 /// Who owns the memory.
 enum Owner {
-    Anonymous(MmapMut),
-    File(Arc<dyn LogRegion>),
+    Anonymous { _map: MmapMut },
+    File { _region: Arc<dyn LogRegion> },
 }
 
 /// Shared words, as long as they live.
@@ -40,14 +40,14 @@ impl Words {
         let _ = map.advise(if huge { Advice::HugePage } else { Advice::NoHugePage });
         map.iter_mut().step_by(4096).for_each(|byte| *byte = 1);
         let (base, count) = (map.as_ptr().cast(), map.len() / 8);
-        Ok(Words { _owner: Owner::Anonymous(map), base, count })
+        Ok(Words { _owner: Owner::Anonymous { _map: map }, base, count })
     }
 
     /// A new file, mapped as the log maps its segments, all of it resident.
     pub(super) fn file(path: &Path, bytes: usize) -> Result<Words> {
         let region = RealFs::new().map_log(path, bytes)?;
         let (base, count) = (region.base().cast_const().cast(), region.bytes() / 8);
-        let words = Words { _owner: Owner::File(region), base, count };
+        let words = Words { _owner: Owner::File { _region: region }, base, count };
         words.all().iter().step_by(512).for_each(|word| word.store(1, std::sync::atomic::Ordering::Relaxed));
         Ok(words)
     }
