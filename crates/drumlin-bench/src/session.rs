@@ -30,7 +30,6 @@ pub struct Contender<'a> {
     pub open: Box<Open<'a>>,
 }
 
-
 /// Watches a workload, on a thread of its own: until it is over.
 pub type Watch<'a> = dyn Fn(&str, &str, u64, &Progress) + Sync + 'a;
 

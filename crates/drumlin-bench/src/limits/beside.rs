@@ -28,8 +28,10 @@ fn limit_of(line: &Line) -> Option<(&'static str, f64)> {
 
 /// A row for each line that has a limit.
 pub fn table(lines: &[Line], limits: &[Limit]) -> String {
-    let mut text =
-        format!("{:22} {:12} {:>14}  {:16} {:>14} {:>8}\n", "workload", "engine", "ops/s", "limit", "ops/s", "part");
+    let mut text = format!(
+        "{:22} {:12} {:>14}  {:16} {:>14} {:>8}\n",
+        "workload", "engine", "ops/s", "limit", "ops/s", "part"
+    );
     for line in lines {
         let Some((name, each)) = limit_of(line) else { continue };
         // A limit that was measured with one thread only is that of each thread, or of the one device.

@@ -81,7 +81,8 @@ pub(super) fn read(ground: &Ground, threads: usize) -> Result<f64> {
             if at + PIECE_WORDS > words.len() {
                 at = 0;
             }
-            let sum = words[at..at + PIECE_WORDS].iter().fold(0, |sum: u64, w| sum ^ w.load(Ordering::Relaxed));
+            let sum =
+                words[at..at + PIECE_WORDS].iter().fold(0, |sum: u64, w| sum ^ w.load(Ordering::Relaxed));
             black_box(sum);
             at += PIECE_WORDS;
         }

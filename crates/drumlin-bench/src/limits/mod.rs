@@ -86,7 +86,9 @@ impl std::fmt::Display for Limit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let figure = match (self.figure, self.unit, &self.failure) {
             (Some(figure), Unit::PerSecond, _) => format!("{}/s", grouped(figure)),
-            (Some(figure), Unit::BytesPerSecond, _) => format!("{} MiB/s", grouped(figure / f64::from(1 << 20))),
+            (Some(figure), Unit::BytesPerSecond, _) => {
+                format!("{} MiB/s", grouped(figure / f64::from(1 << 20)))
+            }
             (Some(figure), Unit::Nanoseconds, _) => time(figure),
             (None, _, why) => why.clone().unwrap_or_default(),
         };
@@ -124,10 +126,22 @@ const MEASURES: &[Measure] = &[
     measure("sort", "radix sort of random 8-byte keys", PerSecond, true, processor::sort),
     measure("chase", "one cache miss after the other in memory", Nanoseconds, true, memory::chase),
     measure("chase-huge", "the same on huge pages", Nanoseconds, true, memory::chase_huge),
-    measure("update-line", "changes of random 64-byte lines in memory", PerSecond, false, memory::update_line),
+    measure(
+        "update-line",
+        "changes of random 64-byte lines in memory",
+        PerSecond,
+        false,
+        memory::update_line,
+    ),
     measure("update-line-huge", "the same on huge pages", PerSecond, false, memory::update_line_huge),
     measure("read-memory", "memory read from end to end", BytesPerSecond, false, memory::read),
-    measure("log-copy", "raise a counter, copy 128 bytes there in a mapped file", PerSecond, false, memory::log_copy),
+    measure(
+        "log-copy",
+        "raise a counter, copy 128 bytes there in a mapped file",
+        PerSecond,
+        false,
+        memory::log_copy,
+    ),
     measure(
         "log-copy-update",
         "the same, and change a random line of a table under its lock",

@@ -30,13 +30,16 @@ pub(super) fn fetch_add(ground: &Ground, threads: usize) -> Result<f64> {
 
 pub(super) fn checksum(ground: &Ground, threads: usize) -> Result<f64> {
     let block = block(false);
-    let blocks = rate(threads, ground.time, |_| |seed| _ = black_box(xxh3_64_with_seed(black_box(&block), seed)));
+    let blocks =
+        rate(threads, ground.time, |_| |seed| _ = black_box(xxh3_64_with_seed(black_box(&block), seed)));
     Ok(blocks * BLOCK_BYTES as f64)
 }
 
 pub(super) fn checksum_small(ground: &Ground, threads: usize) -> Result<f64> {
     let block = block(false);
-    Ok(rate(threads, ground.time, |_| |seed| _ = black_box(xxh3_64_with_seed(black_box(&block[..128]), seed))))
+    Ok(rate(threads, ground.time, |_| {
+        |seed| _ = black_box(xxh3_64_with_seed(black_box(&block[..128]), seed))
+    }))
 }
 
 pub(super) fn decompress(ground: &Ground, threads: usize) -> Result<f64> {

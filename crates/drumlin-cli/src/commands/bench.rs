@@ -62,7 +62,11 @@ pub fn run(args: &Args, bench: &Bench) -> Result<()> {
     let (mut lines, mut failed) = (Vec::new(), None);
     let measured = session::run(bench, &[contender], place.stays, &watch, &mut |line| {
         let printed = interrupt::check().and_then(|()| {
-            if args.json { out.line(json!(line))? } else { out.text(&line.to_string())? }
+            if args.json {
+                out.line(json!(line))?
+            } else {
+                out.text(&line.to_string())?
+            }
             out.flush()
         });
         lines.push(line);
@@ -140,7 +144,8 @@ impl Place {
 
     fn temporary() -> Result<Place> {
         let made = tempfile::Builder::new().prefix("drumlin-bench-").tempdir();
-        let made = made.map_err(|source| Failure::file("make a directory in", &std::env::temp_dir(), source))?;
+        let made =
+            made.map_err(|source| Failure::file("make a directory in", &std::env::temp_dir(), source))?;
         let path = made.path().to_path_buf();
         // A merge that is owed may take longer than Ctrl-C waits.
         interrupt::on_ask(move || drop(fs::remove_dir_all(&path)));

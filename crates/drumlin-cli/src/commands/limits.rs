@@ -23,7 +23,10 @@ pub fn run(args: &Args, asked: &Limits) -> Result<()> {
     }
     let place: PathBuf = args.db_named().map_or_else(std::env::temp_dir, Path::to_path_buf);
     if !place.is_dir() {
-        return Err(Failure::Refused(format!("{} is no directory: limits are measured in one", place.display())));
+        return Err(Failure::Refused(format!(
+            "{} is no directory: limits are measured in one",
+            place.display()
+        )));
     }
     let ground = Ground { time: Duration::from_secs_f64(asked.seconds), ..Ground::new(&place, threads) };
     let mut out = Output::new();
@@ -31,14 +34,22 @@ pub fn run(args: &Args, asked: &Limits) -> Result<()> {
         out.line(format!("{:24} {:>2} {:>16}  what was done", "limit", "on", "at most"))?;
     }
     measure(&ground, args, &mut |limit| {
-        if args.json { out.line(json!(limit))? } else { out.line(limit)? }
+        if args.json {
+            out.line(json!(limit))?
+        } else {
+            out.line(limit)?
+        }
         out.flush()
     })?;
     out.finish()
 }
 
 /// Measures all limits and shows each.
-pub fn measure(ground: &Ground, args: &Args, show: &mut dyn FnMut(&Limit) -> Result<()>) -> Result<Vec<Limit>> {
+pub fn measure(
+    ground: &Ground,
+    args: &Args,
+    show: &mut dyn FnMut(&Limit) -> Result<()>,
+) -> Result<Vec<Limit>> {
     let bar = Watcher::new(args.quiet).counter("limits");
     let (mut limits, mut failed) = (Vec::new(), None);
     let measured = limits::run(ground, &mut |limit| {
