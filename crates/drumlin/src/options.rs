@@ -156,8 +156,6 @@ pub struct KeyspaceOptions {
     pub compression: Compression,
     /// Uncompressed bytes of a data block (μ, in bytes: one fence pointer per block). Default 4096.
     pub block_bytes: usize,
-    /// Entries between restart points in a block. Default 16.
-    pub restart_interval: usize,
     /// Filter bits per key; 0 for no filter. Default 10.
     pub filter_bits_per_key: f64,
     /// Bytes after which an output table is cut. Default 32 MiB.
@@ -180,7 +178,6 @@ impl Default for KeyspaceOptions {
             memtable_bytes: None,
             compression: Compression::default(),
             block_bytes: 4096,
-            restart_interval: 16,
             filter_bits_per_key: 10.0,
             table_bytes: 32 << 20,
             level0_tables: 4,
@@ -201,7 +198,6 @@ impl KeyspaceOptions {
             }
         };
         within("block_bytes", self.block_bytes as f64, 128.0, (1 << 20) as f64)?;
-        within("restart_interval", self.restart_interval as f64, 1.0, 1024.0)?;
         within("filter_bits_per_key", self.filter_bits_per_key, 0.0, 64.0)?;
         within("table_bytes", self.table_bytes as f64, 1024.0, (1u64 << 32) as f64)?;
         within("level0_tables", self.level0_tables as f64, 1.0, 1000.0)?;

@@ -161,7 +161,6 @@ impl Run {
             memtable_bytes: dice.pick(&[Some(64 << 10), Some(256 << 10), None]),
             compression: dice.pick(&[Compression::None, Compression::Lz4]),
             block_bytes: dice.pick(&[128, 1024, 4096]),
-            restart_interval: dice.pick(&[1, 2, 16]),
             filter_bits_per_key: dice.pick(&[0.0, 4.0, 10.0]),
             table_bytes: dice.pick(&[4 << 10, 64 << 10, 32 << 20]),
             level0_tables: dice.pick(&[1, 2, 4]),

@@ -95,6 +95,24 @@ pub fn key_prefix(key: &[u8]) -> u64 {
     }
 }
 
+/// Length of the longest common prefix.
+#[inline]
+pub(crate) fn shared_prefix(a: &[u8], b: &[u8]) -> usize {
+    let limit = a.len().min(b.len());
+    let mut at = 0;
+    while let (Some(x), Some(y)) = (a[at..].first_chunk::<8>(), b[at..].first_chunk::<8>()) {
+        let difference = u64::from_le_bytes(*x) ^ u64::from_le_bytes(*y);
+        if difference != 0 {
+            return at + (difference.trailing_zeros() as usize >> 3);
+        }
+        at += 8;
+    }
+    while at < limit && a[at] == b[at] {
+        at += 1;
+    }
+    at
+}
+
 /// Orders two versions by the internal order.
 #[inline]
 #[cfg(test)]

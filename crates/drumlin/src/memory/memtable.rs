@@ -165,7 +165,7 @@ impl MemTable {
     /// Bytes in use: nodes, values, range tombstones, and what is handed out to threads. O(1).
     #[inline]
     pub fn bytes(&self) -> usize {
-        self.list.nodes.arena.bytes() + self.ranges.bytes()
+        self.list.bytes() + self.ranges.bytes()
     }
 
     /// Versions published, without range tombstones. O(cores).

@@ -5,6 +5,7 @@
 //! The nouns, each in its file:
 //! - [`MemTable`] (`memtable`): what `db` sees. Versions and range tombstones of one generation.
 //! - `SkipList` (`skiplist`): the ordered list; `Reserved` nodes become versions when published.
+//! - `Guide` (`guide`): where in a large list a search begins.
 //! - `MemCursor` (`cursor`): a walk in internal order, both ways.
 //! - `TombstoneSet` (`tombstone_set`): the range tombstones, under an epoch; a sequence of `Run`s (`tombstone_run`).
 //!   [`ReservedRanges`] become one when published.
@@ -20,6 +21,7 @@
 
 mod arena;
 mod cursor;
+mod guide;
 mod local;
 #[cfg(loom)]
 mod loom_shadow;

@@ -43,12 +43,18 @@ use crate::key::{ComparatorRef, Kind, Lsn, key_prefix};
 use crate::sync::CachePadded;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
+use super::guide::{Guide, Levels};
 use super::local;
 use super::node::{HEIGHT_MAX, Node, Nodes, PREFIX_BYTES};
 
 /// Nodes that `publish` passes on one level before it searches from the top: about what a search
 /// costs.
 const STEPS_MAX: usize = 16;
+
+/// Inserts of nodes of this height build the guide: one of 32. A model builds it by itself.
+const GUIDED_HEIGHT: usize = if cfg!(loom) { usize::MAX } else { 6 };
+/// Nodes that a search passes on the guide's level before it begins at the head.
+const GUIDED_STEPS_MAX: usize = 8;
 
 /// Numbers the lists of this process; identity only, never modelled.
 static LISTS: PlainAtomicU64 = PlainAtomicU64::new(1);
@@ -114,6 +120,7 @@ impl Path {
 /// The list. Searches cost O(log n), steps forward O(1).
 pub(super) struct SkipList {
     pub(super) nodes: Nodes,
+    guide: Guide,
     comparator: ComparatorRef,
     bytewise: bool,
     /// Unit of the node before all others, with links on all levels and no version.
@@ -125,10 +132,12 @@ pub(super) struct SkipList {
 
 impl SkipList {
     pub(super) fn new(comparator: ComparatorRef, account: Arc<Account>) -> Self {
+        let guide = Guide::new(Arc::clone(&account));
         let nodes = Nodes::new(account);
         let head = nodes.create(HEIGHT_MAX, b"", Kind::Delete, b"").unit();
         Self {
             nodes,
+            guide,
             bytewise: comparator.is_bytewise(),
             comparator,
             head,
@@ -152,8 +161,11 @@ impl SkipList {
         let node = self.nodes.create(height, key, kind, value);
         // The new version will be the newest of its key, or is unlikely to be far from it.
         let place = Place::before(key, Lsn::MAX);
-        let top = self.height.load(Ordering::Relaxed).max(height) - 1;
-        self.walk(self.head(), top, 0, place, |level, last| {
+        if height >= GUIDED_HEIGHT && self.bytewise {
+            self.guide.advance(self);
+        }
+        let (from, top) = self.way_in(place, height);
+        self.walk(from, top, 0, place, |level, last| {
             if level < height {
                 // SAFETY: below the node's height.
                 let link = unsafe { self.nodes.link(node, level) };
@@ -219,13 +231,42 @@ impl SkipList {
         }
     }
 
+    /// Where a search for `place` begins that needs at least `height` levels: a node before it, and the highest level to go
+    /// along.
+    #[inline]
+    fn way_in(&self, place: Place<'_>, height: usize) -> (Node<'_>, usize) {
+        if let Some((unit, level)) = self.guide.before(place.key)
+            && level + 1 >= height
+        {
+            // SAFETY: the guide was given it by `next_on`, and handed it on with Release and Acquire.
+            let mut from = unsafe { self.nodes.node(unit) };
+            for _ in 0..GUIDED_STEPS_MAX {
+                // SAFETY: it was met on this level.
+                let next = unsafe { self.nodes.link(from, level) }.load(Ordering::Acquire);
+                // SAFETY: read from a link, with Acquire.
+                match (next != 0).then(|| unsafe { self.nodes.node(next) }) {
+                    Some(follower) if self.is_before_bytewise(follower, place) => from = follower,
+                    _ => return (from, level),
+                }
+            }
+            // Much came in there since the guide was made.
+        }
+        (self.head(), self.height.load(Ordering::Relaxed).max(height) - 1)
+    }
+
     /// The first node at or after `place`.
     #[inline]
     pub(super) fn find(&self, place: Place<'_>) -> Option<Node<'_>> {
-        let top = self.height.load(Ordering::Relaxed) - 1;
-        let next = self.walk(self.head(), top, 0, place, |_, _| ()).1;
+        let (from, top) = self.way_in(place, 1);
+        let next = self.walk(from, top, 0, place, |_, _| ()).1;
         // SAFETY: read from a link, with Acquire.
         (next != 0).then(|| unsafe { self.nodes.node(next) })
+    }
+
+    /// Bytes of the nodes and the guide. O(1).
+    #[inline]
+    pub(super) fn bytes(&self) -> usize {
+        self.nodes.arena.bytes() + self.guide.bytes()
     }
 
     /// The first node.
@@ -388,6 +429,28 @@ impl SkipList {
             }
             level -= 1;
         }
+    }
+}
+
+impl Levels for SkipList {
+    fn entries(&self) -> usize {
+        self.nodes.arena.entries()
+    }
+
+    fn ends(&self) -> Option<(&[u8], &[u8])> {
+        let mut path = Path::NONE;
+        self.find_path_to_end(&mut path);
+        let last = self.step_back(&mut path)?;
+        Some((self.nodes.key(self.first()?), self.nodes.key(last)))
+    }
+
+    fn next_on(&self, level: usize, unit: u32) -> Option<(u32, &[u8])> {
+        // SAFETY: the head, or returned by this function for the same level.
+        let node = if unit == 0 { self.head() } else { unsafe { self.nodes.node(unit) } };
+        // SAFETY: it was met on this level; the head is on all.
+        let next = unsafe { self.nodes.link(node, level) }.load(Ordering::Acquire);
+        // SAFETY: read from a link, with Acquire.
+        (next != 0).then(|| (next, self.nodes.key(unsafe { self.nodes.node(next) })))
     }
 }
 

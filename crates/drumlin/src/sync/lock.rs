@@ -55,6 +55,10 @@ mod imp {
         pub fn lock(&self) -> MutexGuard<'_, T> {
             self.0.lock().expect("loom ends the model at the first panic")
         }
+        /// Takes the lock if it is free.
+        pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+            self.0.try_lock().ok()
+        }
     }
 
     impl<T: Default> Default for Mutex<T> {

@@ -1,97 +1,126 @@
-//! Data blocks: a run of entries, keys shortened by what they share with the one before.
+//! Data blocks: entries that are searched where they lie.
 //!
 //! Place: the writer fills a [`BlockBuilder`]; gets search a [`Block`] in place ([`Block::find`]);
 //! cursors walk it (`walk`).
 //!
+//! What is needed to find an entry stands at the front, in a few lines of cache that are loaded together: the bytes that all
+//! keys begin with, once; two more bytes of each key; where each entry ends. A get halves the two-byte heads and then mostly
+//! looks at the one entry that it wants.
+//!
 //! Invariants:
 //! 1. Entries are strictly ascending in internal order.
-//! 2. At a restart point the key is whole (`shared` = 0); between restarts `shared` is the *longest*
-//!    common prefix with the key before. The search depends on that.
+//! 2. Under the order of bytes the prefix is the *longest* that all keys have in common, and each head is that of its key.
+//!    The search depends on the second. Under another order there are neither.
 //! 3. Parsing never panics: what does not fit is [`Malformed`].
 //!
-//! Bytes:
+//! Bytes (integers little endian, arrays of `count`):
 //! ```text
-//! entries | restart offsets, u32 each, ascending, the first 0 | number of restarts u32
-//! entry = shared varint | unshared varint | value length varint | kind u8 | lsn varint
-//!         | unshared key bytes | value
+//! 0   count  u32          at least 1
+//! 4   flags  u32          bit 0: heads; bit 1: ends of four bytes; others 0
+//! 8   prefix length u32   0 without heads
+//! 12  heads  u16 each     (bit 0) the first two bytes of each suffix as a big-endian number, padded with zeros
+//!     ends   u16 or u32 each, offset behind each entry, from the first entry on
+//!     prefix
+//!     entries
+//! entry = kind u8 | lsn varint | suffix length varint | suffix | value
 //! ```
-//! Tests: `walk`, `table/tests/`.
+//! Origin: ours; sLSM §2.4's binary search between fences, carried on within the block.
+//! Tests: below, `walk`, `table/tests/`.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 
-use crate::encoding::{Malformed, get_varint, put_varint};
-use crate::key::{Comparator, Lsn};
-use crate::table::walk::Walk;
+use crate::encoding::{Decoder, Malformed, get_varint, put_varint, varint_bytes};
+use crate::key::{Comparator, Lsn, shared_prefix};
 
-/// Length of the longest common prefix.
+const HEADER_BYTES: usize = 12;
+const HEADS: u32 = 1;
+const WIDE: u32 = 2;
+const HEAD_BYTES: usize = size_of::<u16>();
+/// Bytes of entries that ends of two bytes can tell.
+const NARROW_BYTES_MAX: usize = u16::MAX as usize;
+
+/// Two bytes of a key, as a number in the order of bytes.
 #[inline]
-pub(super) fn shared_prefix(a: &[u8], b: &[u8]) -> usize {
-    let limit = a.len().min(b.len());
-    let mut at = 0;
-    while let (Some(x), Some(y)) = (a[at..].first_chunk::<8>(), b[at..].first_chunk::<8>()) {
-        let difference = u64::from_le_bytes(*x) ^ u64::from_le_bytes(*y);
-        if difference != 0 {
-            return at + (difference.trailing_zeros() as usize >> 3);
-        }
-        at += 8;
+fn head(suffix: &[u8]) -> u16 {
+    match suffix {
+        [] => 0,
+        [a] => u16::from_be_bytes([*a, 0]),
+        [a, b, ..] => u16::from_be_bytes([*a, *b]),
     }
-    while at < limit && a[at] == b[at] {
-        at += 1;
-    }
-    at
+}
+
+/// An entry that waits for its block's prefix.
+struct Staged {
+    key_end: usize,
+    value_end: usize,
+    lsn: Lsn,
+    kind: u8,
 }
 
 /// Collects the entries of one block.
 pub(super) struct BlockBuilder {
-    bytes: Vec<u8>,
-    restarts: Vec<u32>,
-    interval: usize,
-    since_restart: usize,
+    bytewise: bool,
+    /// Keys and values, one behind the other.
+    staged: Vec<u8>,
+    entries: Vec<Staged>,
+    /// Length of what all keys have in common.
+    prefix: usize,
+    /// Bytes of the entries if they had whole keys.
+    whole_bytes: usize,
     last_key: Vec<u8>,
+    out: Vec<u8>,
 }
 
 impl BlockBuilder {
-    /// A builder with a restart point every `interval` entries.
-    pub(super) fn new(interval: usize) -> BlockBuilder {
-        let interval = interval.max(1);
+    /// A builder for keys in the order of bytes, or in another.
+    pub(super) fn new(bytewise: bool) -> BlockBuilder {
         BlockBuilder {
-            bytes: Vec::new(),
-            restarts: Vec::new(),
-            interval,
-            since_restart: interval,
+            bytewise,
+            staged: Vec::new(),
+            entries: Vec::new(),
+            prefix: 0,
+            whole_bytes: 0,
             last_key: Vec::new(),
+            out: Vec::new(),
         }
     }
 
     /// Appends an entry; the caller keeps the order.
     pub(super) fn add(&mut self, key: &[u8], lsn: Lsn, kind: u8, value: &[u8]) {
-        let shared = if self.since_restart == self.interval {
-            self.since_restart = 0;
-            self.restarts.push(self.bytes.len() as u32);
-            0
-        } else {
-            shared_prefix(&self.last_key, key)
-        };
-        self.since_restart += 1;
-        put_varint(&mut self.bytes, shared as u64);
-        put_varint(&mut self.bytes, (key.len() - shared) as u64);
-        put_varint(&mut self.bytes, value.len() as u64);
-        self.bytes.push(kind);
-        put_varint(&mut self.bytes, lsn.0);
-        self.bytes.extend_from_slice(&key[shared..]);
-        self.bytes.extend_from_slice(value);
-        self.last_key.truncate(shared);
-        self.last_key.extend_from_slice(&key[shared..]);
+        self.prefix = self.prefix_with(key);
+        self.whole_bytes += whole_entry_bytes(key, lsn, value);
+        self.staged.extend_from_slice(key);
+        let key_end = self.staged.len();
+        self.staged.extend_from_slice(value);
+        self.entries.push(Staged { key_end, value_end: self.staged.len(), lsn, kind });
+        self.last_key.clear();
+        self.last_key.extend_from_slice(key);
     }
 
-    /// Bytes of the block if it were finished now.
+    fn prefix_with(&self, key: &[u8]) -> usize {
+        match self.entries.first() {
+            _ if !self.bytewise => 0,
+            None => key.len(),
+            // The others lie between the first and this one.
+            Some(first) => shared_prefix(&self.staged[..first.key_end], key).min(self.prefix),
+        }
+    }
+
+    /// Bytes of the block if it were finished now, at most.
     pub(super) fn bytes(&self) -> usize {
-        self.bytes.len() + 4 * self.restarts.len() + 4
+        block_bytes(self.bytewise, self.entries.len(), self.prefix, self.whole_bytes)
+    }
+
+    /// The same with one entry more.
+    pub(super) fn bytes_with(&self, key: &[u8], lsn: Lsn, value: &[u8]) -> usize {
+        let whole_bytes = self.whole_bytes + whole_entry_bytes(key, lsn, value);
+        block_bytes(self.bytewise, self.entries.len() + 1, self.prefix_with(key), whole_bytes)
     }
 
     /// True if it holds no entry.
     pub(super) fn is_empty(&self) -> bool {
-        self.restarts.is_empty()
+        self.entries.is_empty()
     }
 
     /// The key added last.
@@ -101,125 +130,227 @@ impl BlockBuilder {
 
     /// The finished block.
     pub(super) fn finish(&mut self) -> &[u8] {
-        for &restart in &self.restarts {
-            self.bytes.extend(restart.to_le_bytes());
+        let count = self.entries.len();
+        let wide = self.whole_bytes - count * self.prefix > NARROW_BYTES_MAX;
+        let flags = if self.bytewise { HEADS } else { 0 } | if wide { WIDE } else { 0 };
+        let out = &mut self.out;
+        out.clear();
+        for number in [count as u32, flags, self.prefix as u32] {
+            out.extend(number.to_le_bytes());
         }
-        self.bytes.extend((self.restarts.len() as u32).to_le_bytes());
-        &self.bytes
+        let mut key_from = 0;
+        if self.bytewise {
+            for entry in &self.entries {
+                out.extend(head(&self.staged[key_from + self.prefix..entry.key_end]).to_le_bytes());
+                key_from = entry.value_end;
+            }
+        }
+        let ends_at = out.len();
+        let end_bytes = if wide { 4 } else { 2 };
+        out.resize(ends_at + count * end_bytes, 0);
+        out.extend_from_slice(&self.staged[..self.prefix]);
+        let entries_at = out.len();
+        key_from = 0;
+        for (n, entry) in self.entries.iter().enumerate() {
+            let suffix = &self.staged[key_from + self.prefix..entry.key_end];
+            out.push(entry.kind);
+            put_varint(out, entry.lsn.0);
+            put_varint(out, suffix.len() as u64);
+            out.extend_from_slice(suffix);
+            out.extend_from_slice(&self.staged[entry.key_end..entry.value_end]);
+            let end = ((out.len() - entries_at) as u32).to_le_bytes();
+            out[ends_at + n * end_bytes..][..end_bytes].copy_from_slice(&end[..end_bytes]);
+            key_from = entry.value_end;
+        }
+        &self.out
     }
 
     /// Starts the next block; memory beyond `keep` bytes is given back.
     pub(super) fn clear(&mut self, keep: usize) {
-        self.bytes.clear();
-        self.bytes.shrink_to(keep);
-        self.restarts.clear();
-        self.since_restart = self.interval;
+        for buffer in [&mut self.staged, &mut self.out] {
+            buffer.clear();
+            buffer.shrink_to(keep);
+        }
+        self.entries.clear();
+        self.whole_bytes = 0;
+        self.prefix = 0;
     }
+}
+
+/// Bytes of an entry with its whole key, at most.
+fn whole_entry_bytes(key: &[u8], lsn: Lsn, value: &[u8]) -> usize {
+    1 + varint_bytes(lsn.0) + varint_bytes(key.len() as u64) + key.len() + value.len()
+}
+
+fn block_bytes(bytewise: bool, count: usize, prefix: usize, whole_bytes: usize) -> usize {
+    let entry_bytes = whole_bytes - count * prefix;
+    let end_bytes = if entry_bytes > NARROW_BYTES_MAX { 4 } else { 2 };
+    let head_bytes = if bytewise { HEAD_BYTES } else { 0 };
+    HEADER_BYTES + count * (head_bytes + end_bytes) + prefix + entry_bytes
 }
 
 /// A block being read in place.
 #[derive(Clone, Copy)]
 pub(super) struct Block<'a> {
+    heads: Option<&'a [[u8; HEAD_BYTES]]>,
+    ends: Ends<'a>,
+    prefix: &'a [u8],
     entries: &'a [u8],
-    restarts: &'a [[u8; 4]],
+    /// Where the entries begin in the block.
+    entries_at: usize,
 }
 
-/// One entry; its key is the first `shared` bytes of the key before, then `suffix`.
+/// Where entries end.
+#[derive(Clone, Copy)]
+enum Ends<'a> {
+    Narrow(&'a [[u8; 2]]),
+    Wide(&'a [[u8; 4]]),
+}
+
+impl Ends<'_> {
+    #[inline(always)]
+    fn get(&self, n: usize) -> Option<usize> {
+        match self {
+            Ends::Narrow(ends) => ends.get(n).map(|end| u16::from_le_bytes(*end) as usize),
+            Ends::Wide(ends) => ends.get(n).map(|end| u32::from_le_bytes(*end) as usize),
+        }
+    }
+}
+
+/// One entry; its key is the block's prefix, then `suffix`.
 #[derive(Clone, Copy)]
 pub(super) struct Entry<'a> {
-    pub(super) shared: usize,
     pub(super) suffix: &'a [u8],
     pub(super) lsn: Lsn,
     pub(super) kind: u8,
     pub(super) value: &'a [u8],
-    /// Offset of the value.
-    pub(super) value_at: usize,
-    /// Offset of the entry behind.
-    pub(super) next: usize,
+    /// Where the value ends in the block.
+    value_end: usize,
+}
+
+impl Entry<'_> {
+    /// Where the value lies in the block.
+    #[inline]
+    pub(super) fn value_at(&self) -> Range<usize> {
+        self.value_end - self.value.len()..self.value_end
+    }
 }
 
 impl<'a> Block<'a> {
     /// Finds the parts of a block. O(1).
     #[inline]
     pub(super) fn parse(bytes: &'a [u8]) -> Result<Block<'a>, Malformed> {
-        let (rest, count) = bytes.split_last_chunk::<4>().ok_or(Malformed)?;
-        let count = u32::from_le_bytes(*count) as usize;
-        let entry_bytes = rest.len().checked_sub(count.checked_mul(4).ok_or(Malformed)?).ok_or(Malformed)?;
-        let (entries, restarts) = rest.split_at(entry_bytes);
-        let block = Block { entries, restarts: restarts.as_chunks().0 };
-        if count == 0 || entries.is_empty() { Err(Malformed) } else { Ok(block) }
-    }
-
-    /// Bytes of the entries.
-    #[inline]
-    pub(super) fn entry_bytes(&self) -> usize {
-        self.entries.len()
-    }
-
-    /// Number of restart points; at least 1.
-    #[inline]
-    pub(super) fn restarts(&self) -> usize {
-        self.restarts.len()
-    }
-
-    /// Offset of the `n`-th restart point; the end of the entries for n = `restarts()`.
-    #[inline]
-    pub(super) fn restart(&self, n: usize) -> usize {
-        self.restarts.get(n).map_or(self.entries.len(), |bytes| u32::from_le_bytes(*bytes) as usize)
-    }
-
-    /// The entry at an offset.
-    #[inline(always)]
-    pub(super) fn entry(&self, at: usize) -> Result<Entry<'a>, Malformed> {
-        let bytes = self.entries;
-        let head = bytes.get(at..).and_then(|rest| rest.first_chunk::<4>()).ok_or(Malformed)?;
-        let mut at = at;
-        let (shared, unshared, value_bytes, kind);
-        if (head[0] | head[1] | head[2]) < 0x80 {
-            (shared, unshared, value_bytes) = (head[0] as usize, head[1] as usize, head[2] as usize);
-            kind = head[3];
-            at += 4;
-        } else {
-            let mut number = || usize::try_from(get_varint(bytes, &mut at)?).or(Err(Malformed));
-            (shared, unshared, value_bytes) = (number()?, number()?, number()?);
-            kind = *bytes.get(at).ok_or(Malformed)?;
-            at += 1;
+        let (header, rest) = bytes.split_first_chunk::<HEADER_BYTES>().ok_or(Malformed)?;
+        let mut header = Decoder::new(header);
+        let (count, flags, prefix_bytes) = (header.u32()? as usize, header.u32()?, header.u32()? as usize);
+        let prefix_allowed = flags & HEADS != 0 || prefix_bytes == 0;
+        if count == 0 || flags & !(HEADS | WIDE) != 0 || !prefix_allowed {
+            return Err(Malformed);
         }
-        let lsn = Lsn(get_varint(bytes, &mut at)?);
-        let value_at = at.checked_add(unshared).ok_or(Malformed)?;
-        let next = value_at.checked_add(value_bytes).ok_or(Malformed)?;
-        let suffix = bytes.get(at..value_at).ok_or(Malformed)?;
-        let value = bytes.get(value_at..next).ok_or(Malformed)?;
-        Ok(Entry { shared, suffix, lsn, kind, value, value_at, next })
+        let mut rest = Decoder::new(rest);
+        let heads =
+            if flags & HEADS != 0 { Some(rest.take(count * HEAD_BYTES)?.as_chunks().0) } else { None };
+        let ends = match flags & WIDE {
+            0 => Ends::Narrow(rest.take(count * 2)?.as_chunks().0),
+            _ => Ends::Wide(rest.take(count * 4)?.as_chunks().0),
+        };
+        let prefix = rest.take(prefix_bytes)?;
+        let entries = rest.rest();
+        Ok(Block { heads, ends, prefix, entries, entries_at: bytes.len() - entries.len() })
     }
 
-    /// The number of restart points whose entry lies before (key, lsn) in internal order. O(log restarts).
+    /// Number of entries; at least 1.
     #[inline]
-    pub(super) fn restarts_before<C: Comparator + ?Sized>(
-        &self,
-        comparator: &C,
-        key: &[u8],
-        lsn: Lsn,
-    ) -> Result<usize, Malformed> {
-        let (mut low, mut high) = (0, self.restarts.len());
-        while low < high {
-            let middle = low + (high - low) / 2;
-            let entry = self.entry(self.restart(middle))?;
-            if entry.shared != 0 {
+    pub(super) fn len(&self) -> usize {
+        match self.ends {
+            Ends::Narrow(ends) => ends.len(),
+            Ends::Wide(ends) => ends.len(),
+        }
+    }
+
+    /// What every key begins with.
+    #[inline]
+    pub(super) fn prefix(&self) -> &'a [u8] {
+        self.prefix
+    }
+
+    /// The `n`-th entry.
+    #[inline(always)]
+    pub(super) fn entry(&self, n: usize) -> Result<Entry<'a>, Malformed> {
+        let end = self.ends.get(n).ok_or(Malformed)?;
+        let start = match n.checked_sub(1) {
+            Some(before) => self.ends.get(before).ok_or(Malformed)?,
+            None => 0,
+        };
+        let bytes = self.entries.get(start..end).ok_or(Malformed)?;
+        let kind = *bytes.first().ok_or(Malformed)?;
+        let mut at = 1;
+        let lsn = Lsn(get_varint(bytes, &mut at)?);
+        let suffix_bytes = match bytes.get(at) {
+            Some(&short) if short < 0x80 => {
+                at += 1;
+                short as usize
+            }
+            _ => usize::try_from(get_varint(bytes, &mut at)?).or(Err(Malformed))?,
+        };
+        let (suffix, value) = bytes[at..].split_at_checked(suffix_bytes).ok_or(Malformed)?;
+        Ok(Entry { suffix, lsn, kind, value, value_end: self.entries_at + end })
+    }
+
+    /// Checks what `parse` and `entry` do not: that the entries fill the block, the prefix is as long as can be, and heads are
+    /// those of their keys. O(count).
+    pub(super) fn validate(&self, order: Order<'_>) -> Result<(), Malformed> {
+        if self.heads.is_some() != matches!(order, Order::Bytewise) {
+            return Err(Malformed);
+        }
+        let last = self.len() - 1;
+        if self.ends.get(last) != Some(self.entries.len()) {
+            return Err(Malformed);
+        }
+        let Some(heads) = self.heads else { return Ok(()) };
+        for (n, stored) in heads.iter().enumerate() {
+            if u16::from_le_bytes(*stored) != head(self.entry(n)?.suffix) {
                 return Err(Malformed);
             }
-            let before = match comparator.compare(entry.suffix, key) {
-                Ordering::Less => true,
-                Ordering::Equal => entry.lsn > lsn,
-                Ordering::Greater => false,
-            };
+        }
+        match shared_prefix(self.entry(0)?.suffix, self.entry(last)?.suffix) {
+            0 => Ok(()),
+            _ => Err(Malformed),
+        }
+    }
+
+    /// The first entry at or behind (key, lsn) in internal order; `len()` if there is none. O(log count).
+    #[inline]
+    pub(super) fn position(&self, order: Order<'_>, key: &[u8], lsn: Lsn) -> Result<usize, Malformed> {
+        let (rest, low, high) = match (order, self.heads) {
+            (Order::Bytewise, Some(heads)) => {
+                let common = self.prefix.len().min(key.len());
+                match key[..common].cmp(&self.prefix[..common]) {
+                    Ordering::Less => return Ok(0),
+                    Ordering::Greater => return Ok(self.len()),
+                    Ordering::Equal if key.len() < self.prefix.len() => return Ok(0),
+                    Ordering::Equal => {}
+                }
+                let rest = &key[common..];
+                let wanted = head(rest);
+                let low = first_at_least(heads, wanted);
+                let same = heads[low..].iter().take_while(|head| u16::from_le_bytes(**head) == wanted).count();
+                (rest, low, low + same)
+            }
+            (Order::Custom(_), None) => (key, 0, self.len()),
+            _ => return Err(Malformed),
+        };
+        let (mut low, mut high) = (low, high);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let entry = self.entry(middle)?;
+            let before = order.compare(entry.suffix, rest).then_with(|| lsn.cmp(&entry.lsn)).is_lt();
             if before { low = middle + 1 } else { high = middle }
         }
         Ok(low)
     }
 
-    /// The newest version of `key` with LSN ≤ `lsn`, if the block holds one. `scratch` is used
-    /// only under a custom order. O(log restarts + interval), nothing allocated.
+    /// The newest version of `key` with LSN ≤ `lsn`, if the block holds one. O(log count), nothing allocated.
     #[inline]
     pub(super) fn find(
         &self,
@@ -227,51 +358,28 @@ impl<'a> Block<'a> {
         key: &[u8],
         lsn: Lsn,
     ) -> Result<Option<Entry<'a>>, Malformed> {
-        match order {
-            Order::Bytewise => self.find_bytewise(key, lsn),
-            Order::Custom(comparator) => Walk::with_scratch(|walk| {
-                if !walk.seek(*self, comparator, key, lsn)? {
-                    return Ok(None);
-                }
-                let equal = comparator.compare(walk.key(), key) == Ordering::Equal;
-                if equal { Ok(Some(self.entry(walk.offset())?)) } else { Ok(None) }
-            }),
-        }
-    }
-
-    /// As `find`: never rebuilds a key, but follows how many bytes of `key` the current one shares.
-    fn find_bytewise(&self, key: &[u8], lsn: Lsn) -> Result<Option<Entry<'a>>, Malformed> {
-        let behind = self.restarts_before(&crate::key::Bytewise, key, lsn)?;
-        if let Some(interval) = behind.checked_sub(1) {
-            let limit = self.restart(behind);
-            let mut entry = self.entry(self.restart(interval))?;
-            // The current entry lies before the target. `matched` of its bytes are those of `key`; all
-            // of them if it is a version of `key` itself, but too new.
-            let mut matched = shared_prefix(entry.suffix, key);
-            while entry.next < limit {
-                entry = self.entry(entry.next)?;
-                match entry.shared.cmp(&matched) {
-                    // As far as it differs from `key`, it is like the one before: smaller.
-                    Ordering::Greater => continue,
-                    // It left the common path upwards.
-                    Ordering::Less => return Ok(None),
-                    Ordering::Equal => {}
-                }
-                let rest = key.get(matched..).ok_or(Malformed)?;
-                match entry.suffix.cmp(rest) {
-                    Ordering::Less => matched += shared_prefix(entry.suffix, rest),
-                    Ordering::Equal if entry.lsn <= lsn => return Ok(Some(entry)),
-                    Ordering::Equal => matched = key.len(),
-                    Ordering::Greater => return Ok(None),
-                }
-            }
-        }
-        if behind == self.restarts.len() {
+        let position = self.position(order, key, lsn)?;
+        if position == self.len() {
             return Ok(None);
         }
-        let entry = self.entry(self.restart(behind))?;
-        Ok((entry.suffix == key).then_some(entry))
+        let entry = self.entry(position)?;
+        Ok((key.strip_prefix(self.prefix) == Some(entry.suffix)).then_some(entry))
     }
+}
+
+/// The first position whose head is at least `wanted`. Heads of a block of usual size are counted many at a time.
+#[inline]
+fn first_at_least(heads: &[[u8; HEAD_BYTES]], wanted: u16) -> usize {
+    const COUNTED: usize = 256;
+    let mut base = 0;
+    let mut size = heads.len();
+    while size > COUNTED {
+        let half = size / 2;
+        base = if u16::from_le_bytes(heads[base + half - 1]) < wanted { base + half } else { base };
+        size -= half;
+    }
+    let below = heads[base..base + size].iter().map(|head| u16::from(u16::from_le_bytes(*head) < wanted));
+    base + usize::from(below.sum::<u16>())
 }
 
 /// The order of keys, told apart once per search rather than once per comparison.
@@ -296,6 +404,98 @@ impl<'a> Order<'a> {
         match self {
             Order::Bytewise => a.cmp(b),
             Order::Custom(comparator) => comparator.compare(a, b),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn built(keys: &[&[u8]], value_bytes: usize) -> (Vec<u8>, usize) {
+        let mut builder = BlockBuilder::new(true);
+        for (n, key) in keys.iter().enumerate() {
+            let value = vec![n as u8; value_bytes];
+            let expected = builder.bytes_with(key, Lsn(7), &value);
+            builder.add(key, Lsn(7), 1, &value);
+            assert_eq!(builder.bytes(), expected);
+        }
+        let most = builder.bytes();
+        (builder.finish().to_vec(), most)
+    }
+
+    #[test]
+    fn a_search_finds_what_a_walk_over_all_entries_finds() {
+        let keys: Vec<&[u8]> =
+            vec![b"aa", b"aa\0", b"aa\0\0", b"aab", b"aabc", b"aabcd", b"aabd", b"aac", b"aac\xff", b"aad\0\0"];
+        let probes: Vec<Vec<u8>> = keys
+            .iter()
+            .flat_map(|key| [key.to_vec(), [*key, b"\0"].concat(), [*key, b"\xff"].concat(), key[..1].to_vec()])
+            .chain([vec![], b"a".to_vec(), b"b".to_vec(), b"aaa".to_vec()])
+            .collect();
+        for first in 0..keys.len() {
+            for last in first + 1..=keys.len() {
+                let (bytes, most) = built(&keys[first..last], 3);
+                assert!(bytes.len() <= most);
+                let block = Block::parse(&bytes).expect("whole");
+                block.validate(Order::Bytewise).expect("sound");
+                for key in &probes {
+                    for (lsn, same_counts) in [(7, true), (8, true), (6, false)] {
+                        let wanted = keys[first..last].partition_point(|k| {
+                            k.cmp(&key.as_slice()).then(if same_counts { Ordering::Equal } else { Ordering::Less }).is_lt()
+                        });
+                        let at = block.position(Order::Bytewise, key, Lsn(lsn)).expect("sound");
+                        assert_eq!(at, wanted, "{key:?} at {lsn} of {:?}", &keys[first..last]);
+                        let found = block.find(Order::Bytewise, key, Lsn(lsn)).expect("sound").is_some();
+                        assert_eq!(found, same_counts && keys[first..last].contains(&key.as_slice()));
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn many_entries_and_large_ones_are_found() {
+        for (count, value_bytes) in [(1, 70_000), (3, 70_000), (700, 0), (700, 5), (5000, 40)] {
+            let keys: Vec<Vec<u8>> = (0..count).map(|n: u32| format!("key{:08}", n * 3).into_bytes()).collect();
+            let borrowed: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+            let (bytes, most) = built(&borrowed, value_bytes);
+            assert!(bytes.len() <= most && most <= bytes.len() + 4 * borrowed.len());
+            let block = Block::parse(&bytes).expect("whole");
+            block.validate(Order::Bytewise).expect("sound");
+            assert_eq!(block.len(), keys.len());
+            for (n, key) in keys.iter().enumerate() {
+                let entry = block.find(Order::Bytewise, key, Lsn(7)).expect("sound").expect("there");
+                assert_eq!(entry.value, vec![n as u8; value_bytes]);
+                assert_eq!(&bytes[entry.value_at()], entry.value);
+                let between = [key.as_slice(), b"x"].concat();
+                assert_eq!(block.position(Order::Bytewise, &between, Lsn(7)).expect("sound"), n + 1);
+            }
+        }
+    }
+
+    #[test]
+    fn no_byte_makes_a_block_panic() {
+        let keys: Vec<Vec<u8>> = (0..9).map(|n| format!("key{n}").into_bytes()).collect();
+        let borrowed: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        let (bytes, _) = built(&borrowed, 2);
+        let read_all = |bytes: &[u8]| {
+            let Ok(block) = Block::parse(bytes) else { return };
+            let _ = block.validate(Order::Bytewise);
+            for n in 0..block.len().min(100) {
+                let _ = block.entry(n);
+            }
+            for key in &keys {
+                let _ = block.find(Order::Bytewise, key, Lsn(7));
+            }
+        };
+        for at in 0..bytes.len() {
+            read_all(&bytes[..at]);
+            for byte in 0..=255 {
+                let mut changed = bytes.clone();
+                changed[at] = byte;
+                read_all(&changed);
+            }
         }
     }
 }

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use crate::encoding::Malformed;
 use crate::error::Result;
 use crate::iter::Cursor;
-use crate::key::{Bytewise, Kind, Lsn};
+use crate::key::{Kind, Lsn};
 use crate::pages::{PageVec, Pages};
 use crate::table::TableHandle;
 use crate::table::block::{Block, Order};
@@ -330,10 +330,7 @@ impl<H: Deref<Target = TableHandle> + Send> TableCursor<H> {
             child = self.with_index(&resident, |leaf| leaf.find(order, key, lsn))?;
         }
         self.enter_block(&resident, child)?;
-        let found = match order {
-            Order::Bytewise => self.step(|walk, block| walk.seek(block, &Bytewise, key, lsn)),
-            Order::Custom(comparator) => self.step(|walk, block| walk.seek(block, comparator, key, lsn)),
-        }?;
+        let found = self.step(|walk, block| walk.seek(block, order, key, lsn))?;
         if found { Ok(()) } else { self.next_block() }
     }
 }

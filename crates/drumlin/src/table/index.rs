@@ -33,8 +33,8 @@
 use std::cmp::Ordering;
 
 use crate::encoding::{Decoder, Malformed};
-use crate::key::{Lsn, key_prefix};
-use crate::table::block::{Order, shared_prefix};
+use crate::key::{Lsn, key_prefix, shared_prefix};
+use crate::table::block::Order;
 
 const HEADER_BYTES: usize = 24;
 const HEADS: u32 = 1;

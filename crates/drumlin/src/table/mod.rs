@@ -98,8 +98,6 @@ pub struct TableOptions {
     pub compression: Compression,
     /// Uncompressed bytes of a data block; an entry that is larger has a block of its own.
     pub block_bytes: usize,
-    /// Entries between restart points in a block.
-    pub restart_interval: usize,
     /// Filter bits per key; 0 for no filter.
     pub filter_bits_per_key: f64,
     /// An index of up to so many bytes is one block, held in memory while the table is open.
@@ -121,7 +119,6 @@ impl TableOptions {
             hasher,
             compression: options.compression,
             block_bytes: options.block_bytes,
-            restart_interval: options.restart_interval,
             filter_bits_per_key: options.filter_bits_per_key,
             index_root_bytes: Self::INDEX_ROOT_BYTES,
             index_block_bytes: Self::INDEX_BLOCK_BYTES,

@@ -18,7 +18,7 @@ const COMPARATOR: u8 = 2;
 const INDEX: u8 = 3;
 const FILTER: u8 = 4;
 const TOMBSTONES: u8 = 5;
-const SHAPE: u8 = IGNORABLE | 6;
+const BLOCK_BYTES: u8 = IGNORABLE | 6;
 
 /// Hashed to tell whether a filter was made with the reader's secret.
 pub(super) const FILTER_CHECK_KEY: &[u8] = b"drumlin filter check";
@@ -40,8 +40,8 @@ pub(super) struct Properties {
     pub(super) filter_check: u64,
     /// The range tombstones.
     pub(super) tombstones: Option<Place>,
-    /// Block bytes and restart interval that it was written with, for those who look.
-    pub(super) shape: [u64; 2],
+    /// Block bytes that it was written with, for those who look.
+    pub(super) block_bytes: u64,
 }
 
 impl Properties {
@@ -60,7 +60,7 @@ impl Properties {
         if let Some(place) = self.tombstones {
             put_numbers(&mut out, TOMBSTONES, &[place.offset, place.bytes]);
         }
-        put_numbers(&mut out, SHAPE, &self.shape);
+        put_numbers(&mut out, BLOCK_BYTES, &[self.block_bytes]);
         out
     }
 
@@ -75,7 +75,7 @@ impl Properties {
                 INDEX => (found.index, found.index_depth) = (Some(part(&mut field)?), field.varint()?),
                 FILTER => (found.filter, found.filter_check) = (Some(part(&mut field)?), field.varint()?),
                 TOMBSTONES => found.tombstones = Some(part(&mut field)?),
-                SHAPE => found.shape = [field.varint()?, field.varint()?],
+                BLOCK_BYTES => found.block_bytes = field.varint()?,
                 tag => {
                     field.unknown("field", tag)?;
                     continue;

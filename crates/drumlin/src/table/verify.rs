@@ -263,19 +263,11 @@ impl Check<'_> {
         let order = Order::of(&*self.options.comparator);
         let fence_key = fence.key();
         let block = Block::parse(block).map_err(&malformed)?;
-        let (mut at, mut restart) = (0, 0);
-        while at < block.entry_bytes() {
-            let entry = block.entry(at).map_err(&malformed)?;
-            let whole = at == block.restart(restart);
-            restart += usize::from(whole);
-            // Within an interval `shared` is as long as can be.
-            let last = self.last_key.get(entry.shared..);
-            let longest = last.is_some_and(|rest| rest.is_empty() || rest.first() != entry.suffix.first());
-            if if whole { entry.shared != 0 } else { !longest } {
-                return Err(wrong("an entry's shared prefix is not what the format asks for"));
-            }
+        block.validate(order).map_err(&malformed)?;
+        for n in 0..block.len() {
+            let entry = block.entry(n).map_err(&malformed)?;
             self.key.clear();
-            self.key.extend_from_slice(&self.last_key[..entry.shared]);
+            self.key.extend_from_slice(block.prefix());
             self.key.extend_from_slice(entry.suffix);
             let key = &self.key;
             let is_behind = |(other, lsn): (&[u8], Lsn)| {
@@ -305,13 +297,8 @@ impl Check<'_> {
             seen.max_lsn = seen.max_lsn.max(entry.lsn);
             std::mem::swap(&mut self.last_key, &mut self.key);
             self.last_lsn = entry.lsn;
-            at = entry.next;
         }
-        if restart == block.restarts() {
-            Ok(())
-        } else {
-            Err(wrong("restart points are not where entries begin"))
-        }
+        Ok(())
     }
 
     /// Everything between the data blocks and the footer.

@@ -110,7 +110,7 @@ impl TableWriter {
                 hash: Xxh3::new(),
             },
             encoder: FrameEncoder::new(options.compression),
-            block: BlockBuilder::new(options.restart_interval),
+            block: BlockBuilder::new(bytewise),
             index: IndexBuilder::new(bytewise, 0),
             leaves: Vec::new(),
             leaf_bytes: 0,
@@ -168,7 +168,7 @@ impl TableWriter {
     }
 
     fn add_checked(&mut self, key: &[u8], lsn: Lsn, kind: u8, value: &[u8], new_key: bool) -> Result<()> {
-        if !self.block.is_empty() && self.block.bytes() + key.len() + value.len() > self.options.block_bytes {
+        if !self.block.is_empty() && self.block.bytes_with(key, lsn, value) > self.options.block_bytes {
             self.finish_block()?;
         }
         self.write_due_fence(Some(key));
@@ -246,7 +246,7 @@ impl TableWriter {
         self.count_tombstones();
         let mut properties = Properties {
             comparator: self.options.comparator.name().to_owned(),
-            shape: [self.options.block_bytes as u64, self.options.restart_interval as u64],
+            block_bytes: self.options.block_bytes as u64,
             ..Properties::default()
         };
         let seed = self.contents.seed;

@@ -36,7 +36,6 @@ fn options() -> [KeyspaceOptions; 2] {
         memtable_bytes: Some(1 << 20),
         compression: Compression::None,
         block_bytes: 16384,
-        restart_interval: 8,
         filter_bits_per_key: 6.5,
         table_bytes: 5 << 20,
         level0_tables: 2,

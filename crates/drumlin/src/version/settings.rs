@@ -25,7 +25,6 @@ const LOGGED: u8 = 4;
 const MEMTABLE_BYTES: u8 = IGNORABLE | 5;
 const COMPRESSION: u8 = IGNORABLE | 6;
 const BLOCK_BYTES: u8 = IGNORABLE | 7;
-const RESTART_INTERVAL: u8 = IGNORABLE | 8;
 const FILTER_BITS_PER_KEY: u8 = IGNORABLE | 9;
 const TABLE_BYTES: u8 = IGNORABLE | 10;
 const LEVEL0_TABLES: u8 = IGNORABLE | 11;
@@ -55,7 +54,6 @@ pub fn encode_options(options: &KeyspaceOptions) -> Vec<u8> {
     }
     put_numbers(&mut out, COMPRESSION, &[compression]);
     put_numbers(&mut out, BLOCK_BYTES, &[options.block_bytes as u64]);
-    put_numbers(&mut out, RESTART_INTERVAL, &[options.restart_interval as u64]);
     put_field(&mut out, FILTER_BITS_PER_KEY, &options.filter_bits_per_key.to_bits().to_le_bytes());
     put_numbers(&mut out, TABLE_BYTES, &[options.table_bytes]);
     put_numbers(&mut out, LEVEL0_TABLES, &[options.level0_tables as u64]);
@@ -99,7 +97,6 @@ pub fn decode_options(bytes: &[u8], comparators: &[ComparatorRef], path: &Path) 
                 }
             }
             BLOCK_BYTES => options.block_bytes = field.length()?,
-            RESTART_INTERVAL => options.restart_interval = field.length()?,
             FILTER_BITS_PER_KEY => options.filter_bits_per_key = f64::from_bits(field.u64()?),
             TABLE_BYTES => options.table_bytes = field.varint()?,
             LEVEL0_TABLES => options.level0_tables = field.length()?,
@@ -157,7 +154,6 @@ mod tests {
             memtable_bytes: Some(123_456),
             compression: Compression::None,
             block_bytes: 8192,
-            restart_interval: 7,
             filter_bits_per_key: 12.5,
             table_bytes: 77 << 20,
             level0_tables: 9,

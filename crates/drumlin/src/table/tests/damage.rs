@@ -191,7 +191,7 @@ fn a_finished_table_survives_a_power_loss_whole() {
 #[test]
 fn kinds_of_a_later_version_are_skipped_or_refused_as_they_ask() {
     let fs = fs();
-    let options = TableOptions { block_bytes: 128, restart_interval: 3, ..options() };
+    let options = TableOptions { block_bytes: 128, ..options() };
     let write = |id, rows: &[(String, u64, u8)]| {
         let path = Path::new(DIR).join("t");
         let mut writer =

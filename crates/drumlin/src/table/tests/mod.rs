@@ -29,7 +29,6 @@ fn options() -> TableOptions {
         hasher: KeyHasher::new(11),
         compression: Compression::Lz4,
         block_bytes: 512,
-        restart_interval: 4,
         filter_bits_per_key: 10.0,
         index_root_bytes: TableOptions::INDEX_ROOT_BYTES,
         index_block_bytes: TableOptions::INDEX_BLOCK_BYTES,

@@ -1,0 +1,169 @@
+//! The way into a large list: the tall nodes' keys in one array, so that a search need not walk down to them.
+//!
+//! Place: `skiplist` asks it where to begin, and lets inserts build it, a few nodes at a time.
+//!
+//! A search of n nodes meets about log2 n of them, each in a cache line of its own. The guide holds the nodes of one level,
+//! at most [`ENTRIES_MAX`], eight bytes of each key beside one another: halving them touches few lines, and what is
+//! left is a walk down from that level. It is built anew whenever the list has doubled, and says nothing before the list is
+//! [`FIRST_ENTRIES`] long.
+//!
+//! Invariants:
+//! 1. An entry of a stage of level l is a node that was met on level l. Entries are in the order of the list, and so are
+//!    their heads: eight bytes of the key behind what all keys of the stage have in common.
+//! 2. A stage never changes and lives as long as the list. Each is about twice as large as the one before, so all of them
+//!    together are twice the last.
+//! 3. It is a hint: what it names is before the place asked for. How far before is for the list to find out.
+//!
+//! Concurrency: `current` is stored with Release after its stage is complete, and loaded with Acquire: who reads a stage
+//! knows the nodes that the builder knew. One inserting thread at a time builds; the others pass by.
+//!
+//! Origin: ours; sLSM §2.4's fence pointers, turned on memory. Order of bytes only.
+//! Tests: below, `skiplist_tests`, `loom_tests`.
+
+use std::sync::{Arc, OnceLock};
+
+use crate::budget::{Account, Charge};
+use crate::key::{key_prefix, shared_prefix};
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicUsize, Ordering};
+
+/// Nodes of the list from which on a guide pays.
+const FIRST_ENTRIES: usize = 1 << 12;
+/// Most entries of a stage.
+const ENTRIES_MAX: usize = 1 << 20;
+/// The lowest level a stage is made of: one node of eight. Measured against levels 2, 4 and 5: docs/design/memory.md.
+const LEVEL_MIN: u32 = 3;
+/// Nodes that one insert looks at.
+const STEP: usize = 8;
+/// Bytes of an entry.
+const ENTRY_BYTES: usize = size_of::<u64>() + size_of::<u32>();
+/// Doublings until a list is as long as can be.
+const STAGES: usize = 32;
+
+/// Nodes of one level, with eight bytes of each key.
+struct Stage {
+    level: usize,
+    /// What all keys begin with.
+    common: Box<[u8]>,
+    heads: Vec<u64>,
+    units: Vec<u32>,
+    _charge: Charge,
+}
+
+impl Stage {
+    /// The last node that is surely before `key`. None before the first; none behind the last either, since keys that come
+    /// in order all go there, and would have all that came since to pass.
+    #[inline]
+    fn before(&self, key: &[u8]) -> Option<u32> {
+        let head = key_prefix(key.strip_prefix(&*self.common)?);
+        let behind = self.heads.partition_point(|&known| known < head);
+        if behind == self.heads.len() { None } else { Some(self.units[behind.checked_sub(1)?]) }
+    }
+}
+
+/// What is being built.
+struct Building {
+    stage: Option<Stage>,
+    /// The node that was looked at last; 0 for the head.
+    at: u32,
+    /// Nodes of the list from which on the next is due.
+    due: usize,
+}
+
+/// The list, as far as building needs it.
+pub(super) trait Levels {
+    /// Nodes in it.
+    fn entries(&self) -> usize;
+    /// The keys of the first and the last node.
+    fn ends(&self) -> Option<(&[u8], &[u8])>;
+    /// The node behind one that this named on `level` before, or behind the head (0), and its key.
+    fn next_on(&self, level: usize, unit: u32) -> Option<(u32, &[u8])>;
+}
+
+/// See the module.
+pub(super) struct Guide {
+    stages: [OnceLock<Stage>; STAGES],
+    /// Number of complete stages.
+    current: AtomicUsize,
+    building: Mutex<Building>,
+    account: Arc<Account>,
+    bytes: AtomicUsize,
+}
+
+impl Guide {
+    pub(super) fn new(account: Arc<Account>) -> Guide {
+        Guide {
+            stages: [const { OnceLock::new() }; STAGES],
+            current: AtomicUsize::new(0),
+            building: Mutex::new(Building { stage: None, at: 0, due: FIRST_ENTRIES }),
+            account,
+            bytes: AtomicUsize::new(0),
+        }
+    }
+
+    /// A node before all versions of `key`, and a level it was met on, if the guide knows one. O(log entries).
+    #[inline]
+    pub(super) fn before(&self, key: &[u8]) -> Option<(u32, usize)> {
+        let current = self.current.load(Ordering::Acquire);
+        let stage = self.stages[current.checked_sub(1)?].get()?;
+        Some((stage.before(key)?, stage.level))
+    }
+
+    /// Bytes it takes.
+    #[inline]
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Builds on, a few nodes, if a stage is due and nobody else is at it.
+    pub(super) fn advance(&self, list: &impl Levels) {
+        let Some(mut building) = self.building.try_lock() else { return };
+        let building = &mut *building;
+        if building.stage.is_none() {
+            let entries = list.entries();
+            if entries < building.due {
+                return;
+            }
+            let Some((first, last)) = list.ends() else { return };
+            building.due = entries * 2;
+            building.at = 0;
+            building.stage = Some(self.stage(entries, &first[..shared_prefix(first, last)]));
+        }
+        let Some(stage) = &mut building.stage else { return };
+        for _ in 0..STEP {
+            let Some((unit, key)) = list.next_on(stage.level, building.at) else {
+                self.complete(building.stage.take());
+                return;
+            };
+            building.at = unit;
+            // A key that came in before the first or behind the last since then may have less in common.
+            if let Some(rest) = key.strip_prefix(&*stage.common) {
+                stage.heads.push(key_prefix(rest));
+                stage.units.push(unit);
+            }
+        }
+    }
+
+    /// An empty stage for a list of so many nodes.
+    fn stage(&self, entries: usize, common: &[u8]) -> Stage {
+        let level = entries.ilog2().saturating_sub(ENTRIES_MAX.ilog2()).max(LEVEL_MIN) as usize;
+        // Half as many again as are expected: heights are random, and inserts go on.
+        let room = (entries >> level) * 3 / 2;
+        Stage {
+            level,
+            common: common.into(),
+            heads: Vec::with_capacity(room),
+            units: Vec::with_capacity(room),
+            _charge: self.account.charge(common.len() + room * ENTRY_BYTES),
+        }
+    }
+
+    fn complete(&self, stage: Option<Stage>) {
+        let current = self.current.load(Ordering::Relaxed);
+        let (Some(stage), Some(place)) = (stage, self.stages.get(current)) else { return };
+        self.bytes.fetch_add(stage.common.len() + stage.heads.capacity() * ENTRY_BYTES, Ordering::Relaxed);
+        if place.set(stage).is_ok() {
+            self.current.store(current + 1, Ordering::Release);
+        }
+    }
+}
