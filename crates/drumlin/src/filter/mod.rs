@@ -31,6 +31,7 @@
 use std::ops::Deref;
 
 use crate::pages::{PageVec, Pages};
+use crate::sync::prefetch;
 
 /// Bits of one line.
 const LINE_BITS: f64 = 512.0;
@@ -168,6 +169,14 @@ impl Filter {
             bytes.extend(word.to_le_bytes());
         }
         bytes
+    }
+
+    /// Starts to load what `may_contain` will look at.
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        if let Some(line) = self.lines.get(self.line_of(hash)) {
+            prefetch(line);
+        }
     }
 
     /// False only if no key with this hash was added. O(probes), one cache line.

@@ -217,28 +217,17 @@ impl Nodes {
     /// As for [`Nodes::link`], and the caller may read that link: see the module's invariant 2.
     #[inline]
     pub(super) unsafe fn prefetch_next<'a>(&'a self, node: Node<'a>, level: usize) {
-        #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri), not(loom)))]
+        #[cfg(not(any(loom, miri)))]
         {
             // SAFETY: as the caller asserts.
             let unit = unsafe { self.link(node, level) }.load(crate::sync::atomic::Ordering::Acquire);
             if unit != 0 {
                 // SAFETY: read from a link, with Acquire.
                 let address = unsafe { self.arena.address(unit) }.as_ptr();
-                // SAFETY: it has no effect but on the cache. Test: every walk of `skiplist_tests`.
-                #[cfg(target_arch = "x86_64")]
-                unsafe {
-                    use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-                    _mm_prefetch::<_MM_HINT_T0>(address.cast());
-                }
-                // SAFETY: as above; the instruction neither faults nor writes.
-                #[cfg(target_arch = "aarch64")]
-                unsafe {
-                    std::arch::asm!("prfm pldl1keep, [{}]", in(reg) address,
-                        options(nostack, readonly, preserves_flags));
-                }
+                crate::sync::prefetch(address);
             }
         }
-        #[cfg(any(miri, loom, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
+        #[cfg(any(loom, miri))]
         let _ = (node, level);
     }
 

@@ -14,8 +14,10 @@ pub mod atomic {
 pub mod failpoint;
 mod lock;
 mod park;
+mod prefetch;
 
 pub use lock::{Condvar, Mutex, MutexGuard};
+pub(crate) use prefetch::prefetch;
 pub use park::{park_until, spin_until, wake_all};
 
 pub use crossbeam_utils::CachePadded;

@@ -122,6 +122,14 @@ impl TableHandle {
         })
     }
 
+    /// Starts to load what a get of a key of this hash looks at first, if the table is open.
+    #[inline]
+    pub fn prefetch(&self, hash: u64, guard: &Guard) {
+        if let Some(resident) = self.resident.load(guard) {
+            resident.prefetch(hash);
+        }
+    }
+
     /// As `get_cached`, but reads the blocks that are not in memory: one, and another one if the index has leaves. That may
     /// take long, so the epoch must not be pinned meanwhile.
     pub fn get(&self, key: &[u8], hash: u64, at: Lsn) -> Result<Option<Version>> {

@@ -171,6 +171,14 @@ impl Resident {
         &*self.file
     }
 
+    /// Starts to load what `may_contain` will look at.
+    #[inline]
+    pub(super) fn prefetch(&self, hash: u64) {
+        if let Some(filter) = &self.filter {
+            filter.prefetch(hash);
+        }
+    }
+
     /// False only if no entry has a key of this hash.
     #[inline]
     pub(super) fn may_contain(&self, hash: u64) -> bool {

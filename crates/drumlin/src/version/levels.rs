@@ -32,6 +32,9 @@ use crate::table::{CursorOptions, TableHandle, TableId, Version};
 use super::level_cursor::LevelCursor;
 use super::state::Misfit;
 
+/// Tables whose filters a get loads at once.
+const LOADED_TOGETHER: usize = 8;
+
 /// The tables of one level, in the order of the invariants.
 type Level = Arc<[Arc<TableHandle>]>;
 
@@ -102,12 +105,12 @@ impl Levels {
     /// tombstone hides; it carries the tombstone's LSN). `None` if no table knows the key. May read files, so the epoch must
     /// not be pinned.
     pub fn get(&self, key: &[u8], hash: u64, at: Lsn) -> Result<Option<Version>> {
-        let ask = |table: &TableHandle| {
-            let version = table.get(key, hash, at)?;
-            let covering = table.newest_covering(key, at)?;
-            Ok(Some(newer(version, covering)))
-        };
-        Ok(self.search(key, ask)?.flatten())
+        for table in self.candidates(key) {
+            if let Some(newest) = newer(table.get(key, hash, at)?, table.newest_covering(key, at)?) {
+                return Ok(Some(newest));
+            }
+        }
+        Ok(None)
     }
 
     /// As [`Levels::get`], from what is in memory; `None` if that does not tell.
@@ -118,36 +121,37 @@ impl Levels {
         at: Lsn,
         guard: &Guard,
     ) -> Result<Option<Option<Version>>> {
-        self.search(key, |table| {
-            let Some(version) = table.get_cached(key, hash, at, guard)? else { return Ok(None) };
-            let Some(covering) = table.newest_covering_cached(key, at, guard) else { return Ok(None) };
-            Ok(Some(newer(version, covering)))
-        })
-    }
-
-    /// Asks the tables that may know the key, newest first, until one has a version, or `None`: it cannot tell.
-    #[inline]
-    fn search(
-        &self,
-        key: &[u8],
-        ask: impl Fn(&TableHandle) -> Result<Option<Option<Version>>>,
-    ) -> Result<Option<Option<Version>>> {
-        let comparator = &*self.comparator;
-        for (number, tables) in self.levels.iter().enumerate() {
-            let candidates: &[Arc<TableHandle>] = if number == 0 {
-                tables
-            } else {
-                let first = tables.partition_point(|t| t.meta().ends_before(comparator, key));
-                &tables[first..tables.len().min(first + 1)]
-            };
-            for table in candidates.iter().filter(|t| t.meta().covers(comparator, key)) {
-                match ask(table)? {
-                    Some(None) => {}
-                    decided => return Ok(decided),
+        let mut candidates = self.candidates(key);
+        loop {
+            // Their filters are loaded beside one another.
+            let mut next: [Option<&TableHandle>; LOADED_TOGETHER] = [None; LOADED_TOGETHER];
+            for (slot, table) in next.iter_mut().zip(&mut candidates) {
+                table.prefetch(hash, guard);
+                *slot = Some(table);
+            }
+            for table in next {
+                let Some(table) = table else { return Ok(Some(None)) };
+                let Some(version) = table.get_cached(key, hash, at, guard)? else { return Ok(None) };
+                let Some(covering) = table.newest_covering_cached(key, at, guard) else { return Ok(None) };
+                if let Some(newest) = newer(version, covering) {
+                    return Ok(Some(Some(newest)));
                 }
             }
         }
-        Ok(Some(None))
+    }
+
+    /// The tables that may know the key, newest first.
+    fn candidates<'a>(&'a self, key: &'a [u8]) -> impl Iterator<Item = &'a TableHandle> + 'a {
+        let comparator = &*self.comparator;
+        let of_level = move |(number, tables): (usize, &'a Level)| {
+            if number == 0 {
+                return tables.iter();
+            }
+            let first = tables.partition_point(|t| t.meta().ends_before(comparator, key));
+            tables[first..tables.len().min(first + 1)].iter()
+        };
+        let tables = self.levels.iter().enumerate().flat_map(of_level);
+        tables.map(|table| &**table).filter(move |t| t.meta().covers(comparator, key))
     }
 
     /// One cursor per table of level 0, newest first, and one per deeper level, for scans; without the tables and levels
