@@ -28,11 +28,17 @@ use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
 /// Nodes of the list from which on a guide pays.
-const FIRST_ENTRIES: usize = 1 << 12;
+const FIRST_ENTRIES: usize = if cfg!(loom) {
+    1
+} else if cfg!(test) {
+    1 << 6
+} else {
+    1 << 12
+};
 /// Most entries of a stage.
 const ENTRIES_MAX: usize = 1 << 20;
 /// The lowest level a stage is made of: one node of eight. Measured against levels 2, 4 and 5: docs/design/memory.md.
-const LEVEL_MIN: u32 = 3;
+const LEVEL_MIN: u32 = if cfg!(loom) { 1 } else { 3 };
 /// Nodes that one insert looks at.
 const STEP: usize = 8;
 /// Bytes of an entry.
@@ -47,7 +53,7 @@ struct Stage {
     common: Box<[u8]>,
     heads: Vec<u64>,
     units: Vec<u32>,
-    _charge: Charge,
+    charge: Charge,
 }
 
 impl Stage {
@@ -66,6 +72,8 @@ struct Building {
     stage: Option<Stage>,
     /// The node that was looked at last; 0 for the head.
     at: u32,
+    /// Stages before it.
+    complete: usize,
     /// Nodes of the list from which on the next is due.
     due: usize,
 }
@@ -95,7 +103,7 @@ impl Guide {
         Guide {
             stages: [const { OnceLock::new() }; STAGES],
             current: AtomicUsize::new(0),
-            building: Mutex::new(Building { stage: None, at: 0, due: FIRST_ENTRIES }),
+            building: Mutex::new(Building { stage: None, at: 0, complete: 0, due: FIRST_ENTRIES }),
             account,
             bytes: AtomicUsize::new(0),
         }
@@ -132,7 +140,7 @@ impl Guide {
         let Some(stage) = &mut building.stage else { return };
         for _ in 0..STEP {
             let Some((unit, key)) = list.next_on(stage.level, building.at) else {
-                self.complete(building.stage.take());
+                building.complete += self.complete(building.complete, building.stage.take());
                 return;
             };
             building.at = unit;
@@ -146,7 +154,7 @@ impl Guide {
 
     /// An empty stage for a list of so many nodes.
     fn stage(&self, entries: usize, common: &[u8]) -> Stage {
-        let level = entries.ilog2().saturating_sub(ENTRIES_MAX.ilog2()).max(LEVEL_MIN) as usize;
+        let level = entries.max(1).ilog2().saturating_sub(ENTRIES_MAX.ilog2()).max(LEVEL_MIN) as usize;
         // Half as many again as are expected: heights are random, and inserts go on.
         let room = (entries >> level) * 3 / 2;
         Stage {
@@ -154,16 +162,91 @@ impl Guide {
             common: common.into(),
             heads: Vec::with_capacity(room),
             units: Vec::with_capacity(room),
-            _charge: self.account.charge(common.len() + room * ENTRY_BYTES),
+            charge: self.account.charge(common.len() + room * ENTRY_BYTES),
         }
     }
 
-    fn complete(&self, stage: Option<Stage>) {
-        let current = self.current.load(Ordering::Relaxed);
-        let (Some(stage), Some(place)) = (stage, self.stages.get(current)) else { return };
-        self.bytes.fetch_add(stage.common.len() + stage.heads.capacity() * ENTRY_BYTES, Ordering::Relaxed);
-        if place.set(stage).is_ok() {
-            self.current.store(current + 1, Ordering::Release);
+    /// Shows a stage, the one behind so many; how many that are.
+    fn complete(&self, current: usize, stage: Option<Stage>) -> usize {
+        let (Some(mut stage), Some(place)) = (stage, self.stages.get(current)) else { return 0 };
+        let bytes = stage.common.len() + stage.heads.capacity() * ENTRY_BYTES;
+        stage.charge.set(bytes);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        // Under the lock, so it is empty.
+        let shown = usize::from(place.set(stage).is_ok());
+        self.current.store(current + shown, Ordering::Release);
+        shown
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// A list of keys, all of them on every level; a unit is a place in it, counted from 1.
+    struct Plain(Vec<Vec<u8>>);
+
+    impl Levels for Plain {
+        fn entries(&self) -> usize {
+            // Enough for a stage of the lowest level.
+            self.0.len().max(FIRST_ENTRIES)
         }
+        fn ends(&self) -> Option<(&[u8], &[u8])> {
+            Some((self.0.first()?, self.0.last()?))
+        }
+        fn next_on(&self, _: usize, unit: u32) -> Option<(u32, &[u8])> {
+            Some((unit + 1, self.0.get(unit as usize)?))
+        }
+    }
+
+    fn built(list: &Plain, account: &Arc<Account>) -> Guide {
+        let guide = Guide::new(Arc::clone(account));
+        for _ in 0..list.0.len() / STEP + 2 {
+            guide.advance(list);
+        }
+        guide
+    }
+
+    #[test]
+    fn what_it_names_is_the_last_with_smaller_eight_bytes() {
+        let keys = |common: &str, count: usize| -> Vec<Vec<u8>> {
+            (0..count)
+                .map(|n| format!("{common}{:05}{}", n / 3 * 7, "!".repeat(n % 3)).into_bytes())
+                .collect()
+        };
+        for list in [Plain(keys("", 50)), Plain(keys("all begin like this ", 200)), Plain(keys("x", 3))] {
+            let guide = built(&list, &Arc::default());
+            let common = shared_prefix(&list.0[0], &list.0[list.0.len() - 1]);
+            let probes = list.0.iter().cloned().chain(list.0.iter().map(|key| [&key[..], b"\xff"].concat()));
+            for key in probes.chain([b"".to_vec(), b"a".to_vec(), b"~~~".to_vec()]) {
+                let before = |known: &Vec<u8>| key_prefix(&known[common..]) < key_prefix(&key[common..]);
+                let wanted = match key.starts_with(&list.0[0][..common]) {
+                    true => list.0.iter().rposition(before).filter(|&last| last + 1 < list.0.len()),
+                    false => None,
+                };
+                assert_eq!(
+                    guide.before(&key).map(|(unit, _)| unit as usize),
+                    wanted.map(|n| n + 1),
+                    "{key:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn it_is_built_anew_when_the_list_has_doubled_and_its_bytes_arecharged() {
+        let account = Arc::<Account>::default();
+        let mut list = Plain((0..200u32).map(|n| n.to_be_bytes().to_vec()).collect());
+        let guide = built(&list, &account);
+        let (bytes, unit) = (guide.bytes(), guide.before(&100u32.to_be_bytes()));
+        assert!(bytes >= 200 * ENTRY_BYTES && account.bytes() == bytes, "{bytes}");
+        list.0 = (0..399u32).map(|n| (n / 2).to_be_bytes().to_vec()).collect();
+        (0..100).for_each(|_| guide.advance(&list));
+        assert_eq!(guide.before(&100u32.to_be_bytes()), unit, "not yet");
+        list.0.push(u32::MAX.to_be_bytes().to_vec());
+        (0..100).for_each(|_| guide.advance(&list));
+        assert_eq!(guide.before(&100u32.to_be_bytes()).map(|(unit, _)| unit), Some(200));
+        drop(guide);
+        assert_eq!(account.bytes(), 0);
     }
 }

@@ -250,6 +250,33 @@ fn loom_a_batch_shows_whole_or_not_at_all() {
     assert_eq!(seen, BTreeSet::from(expected));
 }
 
+/// A search that begins where the guide says knows the node it begins at. Fails with a Relaxed store or load of the guide's
+/// number of stages.
+#[test]
+fn loom_a_node_that_the_guide_names_is_whole() {
+    let seen = outcomes(|| {
+        let table = table();
+        for (height, key) in [(2, "a"), (1, "c"), (2, "d")] {
+            let node = reserve(&table, height, key);
+            publish(&table, node, 5);
+        }
+        let node = reserve(&table, 2, "b");
+        let builder = thread::spawn({
+            let table = table.clone();
+            move || {
+                publish(&table, node, 7);
+                table.list.build_guide();
+            }
+        });
+        let guided = table.list.is_guided("c".as_bytes());
+        let found = get(&table, "c");
+        builder.join().unwrap();
+        assert_eq!(found, Some(Lsn(5)));
+        guided
+    });
+    assert_eq!(seen, BTreeSet::from([false, true]));
+}
+
 /// The second allocation that needs a chunk installs it, or finds it installed. Fails with a
 /// Relaxed refill of a shard or a Relaxed installation.
 #[test]

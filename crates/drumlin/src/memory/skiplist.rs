@@ -478,6 +478,20 @@ fn compare_tails(a: &[u8], b: &[u8]) -> Order {
 
 #[cfg(test)]
 impl SkipList {
+    /// Builds the guide until there is no more to do.
+    #[cfg(loom)]
+    pub(super) fn build_guide(&self) {
+        for _ in 0..self.entries() + 2 {
+            self.guide.advance(self);
+        }
+    }
+
+    /// True if a search for `key` would not begin at the head.
+    #[cfg(loom)]
+    pub(super) fn is_guided(&self, key: &[u8]) -> bool {
+        self.guide.before(key).is_some()
+    }
+
     /// Checks invariants 1 to 3 of a list at rest.
     pub(super) fn assert_sound(&self) {
         let units_on = |level: usize| {

@@ -17,8 +17,8 @@ mod park;
 mod prefetch;
 
 pub use lock::{Condvar, Mutex, MutexGuard};
-pub(crate) use prefetch::prefetch;
 pub use park::{park_until, spin_until, wake_all};
+pub(crate) use prefetch::prefetch;
 
 pub use crossbeam_utils::CachePadded;
 

@@ -334,7 +334,8 @@ impl<'a> Block<'a> {
                 let rest = &key[common..];
                 let wanted = head(rest);
                 let low = first_at_least(heads, wanted);
-                let same = heads[low..].iter().take_while(|head| u16::from_le_bytes(**head) == wanted).count();
+                let same =
+                    heads[low..].iter().take_while(|head| u16::from_le_bytes(**head) == wanted).count();
                 (rest, low, low + same)
             }
             (Order::Custom(_), None) => (key, 0, self.len()),
@@ -426,11 +427,14 @@ mod tests {
 
     #[test]
     fn a_search_finds_what_a_walk_over_all_entries_finds() {
-        let keys: Vec<&[u8]> =
-            vec![b"aa", b"aa\0", b"aa\0\0", b"aab", b"aabc", b"aabcd", b"aabd", b"aac", b"aac\xff", b"aad\0\0"];
+        let keys: Vec<&[u8]> = vec![
+            b"aa", b"aa\0", b"aa\0\0", b"aab", b"aabc", b"aabcd", b"aabd", b"aac", b"aac\xff", b"aad\0\0",
+        ];
         let probes: Vec<Vec<u8>> = keys
             .iter()
-            .flat_map(|key| [key.to_vec(), [*key, b"\0"].concat(), [*key, b"\xff"].concat(), key[..1].to_vec()])
+            .flat_map(|key| {
+                [key.to_vec(), [*key, b"\0"].concat(), [*key, b"\xff"].concat(), key[..1].to_vec()]
+            })
             .chain([vec![], b"a".to_vec(), b"b".to_vec(), b"aaa".to_vec()])
             .collect();
         for first in 0..keys.len() {
@@ -442,7 +446,9 @@ mod tests {
                 for key in &probes {
                     for (lsn, same_counts) in [(7, true), (8, true), (6, false)] {
                         let wanted = keys[first..last].partition_point(|k| {
-                            k.cmp(&key.as_slice()).then(if same_counts { Ordering::Equal } else { Ordering::Less }).is_lt()
+                            k.cmp(&key.as_slice())
+                                .then(if same_counts { Ordering::Equal } else { Ordering::Less })
+                                .is_lt()
                         });
                         let at = block.position(Order::Bytewise, key, Lsn(lsn)).expect("sound");
                         assert_eq!(at, wanted, "{key:?} at {lsn} of {:?}", &keys[first..last]);
@@ -457,7 +463,8 @@ mod tests {
     #[test]
     fn many_entries_and_large_ones_are_found() {
         for (count, value_bytes) in [(1, 70_000), (3, 70_000), (700, 0), (700, 5), (5000, 40)] {
-            let keys: Vec<Vec<u8>> = (0..count).map(|n: u32| format!("key{:08}", n * 3).into_bytes()).collect();
+            let keys: Vec<Vec<u8>> =
+                (0..count).map(|n: u32| format!("key{:08}", n * 3).into_bytes()).collect();
             let borrowed: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
             let (bytes, most) = built(&borrowed, value_bytes);
             assert!(bytes.len() <= most && most <= bytes.len() + 4 * borrowed.len());

@@ -35,8 +35,8 @@ fn fixture_tombstones() -> Tombstones {
 
 fn fixture_meta(compression: Compression) -> TableMeta {
     let (file_bytes, content_hash) = match compression {
-        Compression::None => (3767, 74_283_223_166_460_717_437_093_641_044_201_137_474),
-        _ => (1998, 236_224_114_785_385_675_489_633_397_574_754_438_451),
+        Compression::None => (3790, 148_348_674_369_723_789_416_567_003_156_872_000_081),
+        _ => (2156, 256_070_673_748_905_961_384_079_240_106_041_051_631),
     };
     TableMeta {
         id: TableId(42),
