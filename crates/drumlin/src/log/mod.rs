@@ -55,6 +55,7 @@ mod entry;
 mod format;
 mod gate;
 mod geometry;
+pub mod inspect;
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod opener;

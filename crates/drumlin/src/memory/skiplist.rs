@@ -34,6 +34,7 @@
 //! ordering named above, weakened to Relaxed, fails one of them).
 #![allow(unsafe_code)]
 
+use std::cell::Cell;
 use std::cmp::Ordering as Order;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64 as PlainAtomicU64;
@@ -49,6 +50,9 @@ use super::node::{HEIGHT_MAX, Node, Nodes, PREFIX_BYTES};
 /// Nodes that `publish` passes on one level before it searches from the top: about what a search
 /// costs.
 const STEPS_MAX: usize = 16;
+
+/// Nodes of a level by which those of level 0 are told: a sixteenth off, in the mean.
+const COUNTED_MIN: u64 = 256;
 
 /// Numbers the lists of this process; identity only, never modelled.
 static LISTS: PlainAtomicU64 = PlainAtomicU64::new(1);
@@ -294,6 +298,31 @@ impl SkipList {
     pub(super) fn is_key(&self, node: Node<'_>, key: &[u8]) -> bool {
         // Keys that compare equal are the same bytes, by the comparator's contract.
         self.nodes.key(node) == key
+    }
+
+    /// About how many versions, and how many of them deletes, lie from `from` on and before `to`; and whether that is
+    /// exact. Counts along the highest level that has enough of them, so the cost is O(log n).
+    pub(super) fn count(&self, from: Option<Place<'_>>, to: Option<Place<'_>>) -> (u64, u64, bool) {
+        let mut level = self.height.load(Ordering::Relaxed) - 1;
+        loop {
+            let top = self.height.load(Ordering::Relaxed) - 1;
+            let before =
+                from.map_or(self.head(), |from| self.walk(self.head(), top, level, from, |_, _| ()).0);
+            let (seen, deletes) = (Cell::new(0u64), Cell::new(0u64));
+            let counted = |node: Node<'_>| {
+                let is_before = to.is_none_or(|to| self.is_before(node, to));
+                if is_before {
+                    seen.set(seen.get() + 1);
+                    deletes.set(deletes.get() + u64::from(self.nodes.kind(node) == Kind::Delete));
+                }
+                is_before
+            };
+            self.descend(before, level, level, counted, |_, _| ());
+            if level == 0 || seen.get() >= COUNTED_MIN {
+                return (seen.get() << level, deletes.get() << level, level == 0);
+            }
+            level -= 1;
+        }
     }
 
     pub(super) fn comparator(&self) -> &ComparatorRef {

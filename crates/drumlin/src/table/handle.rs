@@ -264,6 +264,11 @@ impl TableHandle {
         Ok(place.offset)
     }
 
+    /// Bytes of the data blocks.
+    pub fn data_bytes(&self) -> Result<u64> {
+        Ok(self.resident()?.data_end())
+    }
+
     /// The newest range tombstone with LSN < `at` that covers `key`. No I/O if there is none or the table is open.
     pub fn newest_covering(&self, key: &[u8], at: Lsn) -> Result<Option<Lsn>> {
         if let Some(known) = self.newest_covering_cached(key, at, &crossbeam_epoch::pin()) {

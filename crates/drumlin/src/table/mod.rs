@@ -27,6 +27,7 @@ mod frame;
 mod graveyard;
 mod handle;
 mod index;
+pub mod inspect;
 mod meta;
 mod properties;
 mod resident;
