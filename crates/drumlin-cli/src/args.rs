@@ -136,7 +136,7 @@ pub enum Command {
     Stats,
     /// Draw the tree: levels, tables and their sizes
     #[command(after_help = help::SHAPE)]
-    Shape,
+    Shape(Shape),
     /// Read every byte of the store and check every checksum
     #[command(after_help = help::VERIFY)]
     Verify,
@@ -191,7 +191,7 @@ impl Command {
             Command::Scan(_) => "scan",
             Command::Keyspaces => "keyspaces",
             Command::Stats => "stats",
-            Command::Shape => "shape",
+            Command::Shape(_) => "shape",
             Command::Verify => "verify",
             Command::Inspect(_) => "inspect",
             Command::Compact => "compact",
@@ -314,6 +314,14 @@ pub struct Limits {
     /// Memory to measure in, and files, in MiB: far more than the processor's caches hold
     #[arg(long, value_name = "MIB", default_value_t = 512)]
     pub size: usize,
+}
+
+/// Arguments of `shape`.
+#[derive(Debug, clap::Args)]
+pub struct Shape {
+    /// Draw a picture with each table into this file (- for standard output)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub svg: Option<PathBuf>,
 }
 
 /// What `inspect` takes apart.

@@ -107,21 +107,28 @@ Example:
   drumlin --db my.db stats
 
 A version is one write of a key, a put or a delete; old ones go when levels are merged. The ballast is a file without \
-data that is given up when the device is full. With --keyspace: the figures of that one alone.
+data that is given up when the device is full. Keys are puts less deletes, so one that was written again counts again until its \
+merge; `count` counts. Bytes are alive in the tables under which no deeper level has the same keys. With --keyspace: the \
+figures of that one alone.
 
-With --json: {\"keyspaces\":[{\"name\",\"memtable_bytes\",\"memtable_versions\",\"frozen_memtables\",\"levels\":[{\
-\"tables\",\"bytes\",\"versions\"},...]},...],\"tables\",\"table_bytes\",\"log_files\",\"log_bytes\",\
-\"ballast_bytes\",\"debt_bytes\",\"position\",\"process\":{...}}; with --keyspace only \"keyspaces\". What stands \
-under \"process\" is true of this process alone, since it opened the store.";
+With --json: {\"keyspaces\":[{\"name\",\"memtable_bytes\",\"memtable_versions\",\"frozen_memtables\",\"keys\",\
+\"live_bytes\",\"levels\":[{\"tables\",\"bytes\",\"versions\"},...]},...],\"tables\",\"table_bytes\",\"log_files\",\"log_bytes\",\
+\"ballast_bytes\",\"debt_bytes\",\"position\",\"space_amplification\",\"process\":{...}}; with --keyspace only \"keyspaces\". \
+What stands under \"process\" is true of this process alone, since it opened the store; there a program that writes and \
+reads finds its \"write_amplification\", \"reads_per_get\" and \"latencies\":[{\"operation\",\"operations\",\"timed\",\"mean_ns\",\
+\"p50_ns\",\"p90_ns\",\"p99_ns\",\"p999_ns\",\"max_ns\"},...].";
 
 pub const SHAPE: &str = "\
-Example:
+Examples:
   drumlin --db my.db shape
+  drumlin --db my.db shape --svg tree.svg
 
-With --keyspace, only that one is drawn.
+With --keyspace, only that one is drawn. The picture shows each table where its keys stand, as wide as its share of the bytes, \
+coloured by age, with the share of its deletes; each level's target and score, from 1 on which a merge is due; memory and log. \
+A browser shows the figures of the table that the mouse is on.
 
 With --json: {\"keyspaces\":[{\"name\",\"memory\":{\"bytes\",\"versions\"},\"levels\":[{\"tables\",\"bytes\",\
-\"versions\"},...]},...]}.";
+\"versions\"},...]},...]}; with --svg {\"ok\":true}.";
 
 pub const VERIFY: &str = "\
 Example:

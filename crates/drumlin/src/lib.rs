@@ -36,8 +36,9 @@ mod table;
 mod version;
 
 pub use db::{
-    ApproximateSize, Batch, Cas, Db, JobFailure, Keyspace, KeyspaceStats, LevelStats, RecoveryReport, Scan,
-    Slice, Snapshot, Stats, VerifyProgress, VerifyReport, check_keyspace_name,
+    ApproximateSize, Batch, Cas, Db, JobFailure, Keyspace, KeyspaceStats, LatencyStats, LevelInfo,
+    LevelStats, RecoveryReport, Scan, Slice, Snapshot, Stats, VerifyProgress, VerifyReport,
+    check_keyspace_name,
 };
 pub use error::{Corruption, Error, Purpose, Result, Shortage};
 pub use options::{Compression, Durability, KeyspaceOptions, Layout, Memory, Options, WriteOptions};

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use drumlin::env::{Env, FileSystem, MemFs, ReadMode};
+use drumlin::env::{Env, FileSystem, MemFs};
 use drumlin::failpoint;
 use drumlin::{Cas, Db, Error, Keyspace, KeyspaceOptions, Options};
 use support::freezer::Frozen;

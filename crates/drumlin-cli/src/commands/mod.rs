@@ -38,7 +38,7 @@ pub fn run(args: &Args) -> Result<()> {
         Command::Scan(scan) => scan::run(args, scan),
         Command::Keyspaces => keyspaces::run(args),
         Command::Stats => stats::run(args),
-        Command::Shape => shape::run(args),
+        Command::Shape(shape) => shape::run(args, shape),
         Command::Verify => verify::run(args),
         Command::Inspect(inspect) => inspect::run(args, inspect),
         Command::Compact => compact::run(args),

@@ -15,9 +15,11 @@ use crate::version::KeyspaceId;
 use super::batch::Operation;
 use super::lookup::{lookup, unless_overtaken};
 use super::scan::Scan;
+use super::shape::LevelInfo;
 use super::size::ApproximateSize;
 use super::slice::Slice;
 use super::superversion::{Current, SuperVersion};
+use super::timing::Timed;
 use super::write::{self, Cas, Decision};
 use super::{Db, scan};
 
@@ -172,7 +174,11 @@ impl Keyspace {
     pub(crate) fn get_at(&self, key: &[u8], at: Lsn) -> Result<Option<Slice>> {
         self.db.store.check_readable()?;
         self.state.check_open()?;
-        Ok(lookup(&self.db.store, &self.state, key, at)?.value)
+        let store = &self.db.store;
+        let began = store.sample();
+        let found = lookup(store, &self.state, key, at);
+        store.timed(Timed::Get, began.as_ref(), || 0);
+        Ok(found?.value)
     }
 
     /// The values of several keys, each as of its own instant; use a snapshot for one instant. As many gets.
@@ -326,6 +332,16 @@ impl Keyspace {
     /// As [`Keyspace::approximate_size`].
     pub fn approximate_count(&self) -> Result<u64> {
         Ok(self.approximate_size::<&[u8]>(..)?.keys)
+    }
+
+    /// Its tables, level by level, with what each level may hold. For tools that show the tree. O(tables); reads nothing.
+    ///
+    /// # Errors
+    /// `Closed`, also if the keyspace was dropped.
+    pub fn levels(&self) -> Result<Vec<LevelInfo>> {
+        self.db.store.check_readable()?;
+        self.state.check_open()?;
+        Ok(super::shape::levels(&self.state))
     }
 
     /// Flushes the keyspace and merges its tables down to the deepest level. Long work: O(bytes of the keyspace), read and

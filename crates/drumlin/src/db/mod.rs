@@ -21,6 +21,7 @@ mod pressure;
 mod recovery;
 mod replay;
 mod scan;
+mod shape;
 mod size;
 mod slice;
 mod snapshot;
@@ -31,6 +32,7 @@ mod store_tests;
 mod superversion;
 #[cfg(all(test, not(loom), feature = "failpoints"))]
 mod tests;
+mod timing;
 mod turn;
 mod verify;
 mod write;
@@ -44,10 +46,12 @@ pub use keyspace::Keyspace;
 pub use keyspaces::check_keyspace_name;
 pub use recovery::RecoveryReport;
 pub use scan::Scan;
+pub use shape::LevelInfo;
 pub use size::ApproximateSize;
 pub use slice::Slice;
 pub use snapshot::Snapshot;
 pub use stats::{KeyspaceStats, LevelStats, Stats};
+pub use timing::LatencyStats;
 pub use verify::{VerifyProgress, VerifyReport};
 pub use write::Cas;
 

@@ -16,6 +16,7 @@ use crate::error::Result;
 
 use super::keyspace::KeyspaceState;
 use super::scan::{Bounds, key_of};
+use super::superversion::SuperVersion;
 
 /// About how much a range of a keyspace holds.
 ///
@@ -77,6 +78,19 @@ pub(crate) fn approximate(keyspace: &KeyspaceState, bounds: Bounds) -> Result<Ap
     Ok(size)
 }
 
+/// About how many keys a superversion has in all; see [`ApproximateSize::keys`].
+pub(crate) fn keys_of(now: &SuperVersion) -> u64 {
+    let metas = || now.levels.tables().map(|table| table.meta());
+    let mut versions: u64 = metas().map(|meta| meta.entries).sum();
+    let mut deletes: u64 = metas().map(|meta| meta.deletes).sum();
+    for generation in &now.generations {
+        let all: u64 = generation.memtable.entries() as u64;
+        versions += all;
+        deletes += generation.memtable.approximate_entries(None, None).1.min(all);
+    }
+    versions.saturating_sub(2 * deletes)
+}
+
 /// The same keys, the first one inside and the last one outside: nothing lies between a key and the same with a zero behind.
 fn half_open(bounds: Bounds) -> Bounds {
     let behind = |mut key: Vec<u8>| {
@@ -85,6 +99,8 @@ fn half_open(bounds: Bounds) -> Bounds {
     };
     let start = match bounds.0 {
         Bound::Excluded(key) => Bound::Included(behind(key)),
+        // Before all keys.
+        Bound::Included(key) if key.is_empty() => Bound::Unbounded,
         other => other,
     };
     let end = match bounds.1 {

@@ -363,7 +363,7 @@ impl Segment<'_> {
         let full = geometry.file_bytes();
         if self.report.bytes < full && !found.closed {
             let what = format!("the segment has been cut short: it should have {full} bytes");
-            self.report.note(Error::corruption(&self.report.path.clone(), self.report.bytes, what))?;
+            self.report.note(Error::corruption(self.report.path.clone(), self.report.bytes, what))?;
         }
         Ok(())
     }

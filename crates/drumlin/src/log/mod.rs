@@ -277,6 +277,11 @@ impl Log {
         open + self.shared.state.lock().old.iter().map(|s| s.bytes).sum::<u64>()
     }
 
+    /// Bytes of log that this session has drawn so far.
+    pub fn written_bytes(&self) -> u64 {
+        self.shared.sequencer.tail().0.saturating_sub(self.shared.header.session_first.0) * Lsn::UNIT_BYTES
+    }
+
     /// Bytes of mapped files: open segments, prepared ones and spares.
     pub fn mapped_bytes(&self) -> u64 {
         let open = self.shared.table.count();

@@ -29,6 +29,7 @@ use crate::table::block::{Block, Order};
 use crate::table::cursor::{CursorOptions, TableCursor};
 use crate::table::epoch_arc::EpochArc;
 use crate::table::index::{Index, Place};
+use crate::table::reads::block_was_read;
 use crate::table::resident::{Parts, Resident};
 use crate::table::{Shelf, TableCheck, TableMeta, TableOptions, Version, file_name, verify};
 
@@ -368,6 +369,7 @@ impl TableHandle {
                 return Ok(block.clone());
             }
         }
+        block_was_read();
         let block = match role {
             Role::Leaf => resident.read_leaf(place, &self.options)?,
             Role::Data => resident.read(place)?,

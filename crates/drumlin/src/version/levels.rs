@@ -27,7 +27,7 @@ use crossbeam_epoch::Guard;
 use crate::error::Result;
 use crate::iter::{Cursor, Tombstones};
 use crate::key::{Comparator, ComparatorRef, Kind, Lsn};
-use crate::table::{CursorOptions, TableHandle, TableId, Version};
+use crate::table::{CursorOptions, TableHandle, TableId, TableMeta, Version};
 
 use super::level_cursor::LevelCursor;
 use super::state::Misfit;
@@ -205,6 +205,33 @@ impl Levels {
             all.error += versions.max(meta.entries.saturating_sub(versions));
         }
         Ok(all)
+    }
+
+    /// About how many bytes of keys and values are not overwritten or deleted: those of the tables under which no deeper
+    /// level, and at level 0 no older table, has the same keys. O(tables log tables).
+    pub fn live_bytes(&self) -> u64 {
+        let comparator = &*self.comparator;
+        let covers = |tables: &[Arc<TableHandle>], meta: &TableMeta| {
+            let first = tables.partition_point(|table| table.meta().ends_before(comparator, &meta.smallest));
+            tables
+                .get(first)
+                .is_some_and(|table| comparator.compare(&table.meta().smallest, &meta.largest).is_le())
+        };
+        let mut bytes = 0;
+        for (number, tables) in self.levels.iter().enumerate() {
+            for (at, table) in tables.iter().enumerate() {
+                let meta = table.meta();
+                let overlaps = |older: &Arc<TableHandle>| {
+                    older.meta().overlaps(comparator, Some(&meta.smallest), Some(&meta.largest), true)
+                };
+                let is_above = self.levels[number + 1..].iter().any(|deeper| covers(deeper, meta))
+                    || (number == 0 && tables[at + 1..].iter().any(overlaps));
+                if !is_above {
+                    bytes += meta.raw_bytes;
+                }
+            }
+        }
+        bytes
     }
 
     /// The range tombstones of the tables that overlap [start, end], a set per table; `None` is unbounded.

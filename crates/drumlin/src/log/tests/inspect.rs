@@ -101,14 +101,14 @@ fn what_a_dead_process_leaves_is_no_problem_and_every_changed_byte_of_a_record_i
     for (number, (lsn, end)) in written.iter().enumerate() {
         for byte in 0..(end.0 - lsn.0) * 8 {
             let place = HEADER_PAGE as u64 + lsn.0 % 512 * 8 + byte;
-            fs.damage(&segment(1), place, 0x41).expect("in bounds");
+            fs.damage(segment(1), place, 0x41).expect("in bounds");
             let (report, pieces) = look(&fs, 1);
             let offset = HEADER_PAGE as u64 + lsn.0 % 512 * 8;
             assert_eq!(report.problems.len(), 1, "record {number}, byte {byte}: {report:?}");
             assert_eq!(report.problems[0].offset, Some(offset), "record {number}, byte {byte}");
             assert_eq!(report.writes, 4, "the others are shown");
             tiles(&report, &pieces);
-            fs.damage(&segment(1), place, 0x41).expect("in bounds");
+            fs.damage(segment(1), place, 0x41).expect("in bounds");
         }
     }
 }
@@ -125,7 +125,7 @@ fn a_hole_below_a_mark_is_a_problem_and_one_above_is_none() {
         let fs = fs.process_crash_clone();
         // More than a byte, so that nothing but the mark tells.
         for byte in 0..40 {
-            fs.damage(&segment(1), HEADER_PAGE as u64 + first.0.0 % 512 * 8 + byte, 0x5a).expect("in bounds");
+            fs.damage(segment(1), HEADER_PAGE as u64 + first.0.0 % 512 * 8 + byte, 0x5a).expect("in bounds");
         }
         let (report, pieces) = look(&fs, 1);
         assert_eq!(report.problems.len(), usize::from(marked), "{report:?}");
@@ -142,20 +142,20 @@ fn a_damaged_header_is_a_problem_and_the_records_behind_it_are_shown() {
     let fs = fs.process_crash_clone();
     // Neither magic, nor the number, nor the size, nor the salt.
     for byte in [16u64, 60, 73, 85, 100, 125] {
-        fs.damage(&segment(1), byte, 1).expect("in bounds");
+        fs.damage(segment(1), byte, 1).expect("in bounds");
         let (report, _) = look(&fs, 1);
         assert!(
             !report.problems.is_empty() && report.problems[0].offset == Some(0),
             "byte {byte}: {report:?}"
         );
         assert_eq!(report.writes, 1, "byte {byte}");
-        fs.damage(&segment(1), byte, 1).expect("in bounds");
+        fs.damage(segment(1), byte, 1).expect("in bounds");
     }
     for byte in 0..HEADER_PAGE as u64 {
-        fs.damage(&segment(1), byte, 0x80).expect("in bounds");
+        fs.damage(segment(1), byte, 0x80).expect("in bounds");
         let found = inspect(&*fs, &segment(1), Some((SECRET, UUID)), &mut |_| {});
         assert!(found.is_ok_and(|report| byte >= 128 || !report.problems.is_empty()), "byte {byte}");
-        fs.damage(&segment(1), byte, 0x80).expect("in bounds");
+        fs.damage(segment(1), byte, 0x80).expect("in bounds");
     }
 }
 
