@@ -19,7 +19,7 @@ pub struct Usage {
     pub read: Option<u64>,
     /// Resident bytes, now.
     pub resident: Option<u64>,
-    /// The most there were resident since the process began.
+    /// The most there were resident since the peak was forgotten last.
     pub resident_peak: Option<u64>,
 }
 
@@ -37,6 +37,11 @@ impl Usage {
             resident: kib("VmRSS"),
             resident_peak: kib("VmHWM"),
         }
+    }
+
+    /// Lets the peak of resident memory begin anew; where the system has no such thing, it goes on since the process began.
+    pub fn forget_peak() {
+        let _ = fs::write("/proc/self/clear_refs", "5");
     }
 
     /// What came since `before`; memory is as it is now.
@@ -77,5 +82,17 @@ mod tests {
             sum = std::hint::black_box(sum + 1);
         }
         assert!(Usage::now().resident.is_none_or(|bytes| bytes > 0));
+    }
+
+    #[test]
+    fn a_forgotten_peak_is_that_of_what_comes_after() {
+        const BYTES: usize = 256 << 20;
+        drop(std::hint::black_box(vec![1u8; BYTES]));
+        let before = Usage::now();
+        Usage::forget_peak();
+        let after = Usage::now();
+        assert!(before.resident_peak.is_none_or(|bytes| bytes > BYTES as u64));
+        let (Some(resident), Some(peak)) = (after.resident, after.resident_peak) else { return };
+        assert!(peak < resident + (BYTES as u64 / 2), "{after:?}");
     }
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use drumlin::Error;
 
-use crate::args::Args;
+use crate::args::{Args, Command};
 use crate::failure::Failure;
 use crate::output::{bytes, quoted};
 
@@ -61,6 +61,11 @@ fn store(error: &Error, args: &Args, db: &str) -> Option<String> {
         }
         Error::Io { .. } if is_plain_file(args.db()) => {
             format!("{db} is a file, and a store is a directory: name another place with --db DIR")
+        }
+        Error::Io { source, .. }
+            if source.kind() == ErrorKind::IsADirectory && matches!(args.command, Command::Inspect(_)) =>
+        {
+            "name one of its files".into()
         }
         Error::Io { source, .. } => file(source.kind())?.into(),
         Error::NoSpace { path, shortage: None } => room(path)?,

@@ -74,6 +74,7 @@ impl Args {
         match &self.command {
             Command::Keyspaces
             | Command::Verify
+            | Command::Inspect(_)
             | Command::Bench(_)
             | Command::Limits(_)
             | Command::Tour
@@ -121,6 +122,9 @@ pub enum Command {
     /// Print the number of keys
     #[command(after_help = help::COUNT)]
     Count,
+    /// Estimate how many keys and bytes an interval holds, without reading it
+    #[command(after_help = help::SIZE)]
+    Size(Size),
     /// Print records in key order
     #[command(after_help = help::SCAN)]
     Scan(Scan),
@@ -132,10 +136,13 @@ pub enum Command {
     Stats,
     /// Draw the tree: levels, tables and their sizes
     #[command(after_help = help::SHAPE)]
-    Shape,
+    Shape(Shape),
     /// Read every byte of the store and check every checksum
     #[command(after_help = help::VERIFY)]
     Verify,
+    /// Take one file of a store apart: a table, a segment of the log, a manifest
+    #[command(subcommand, after_help = help::INSPECT)]
+    Inspect(Inspect),
     /// Merge the tables of every level
     #[command(after_help = help::COMPACT)]
     Compact,
@@ -164,7 +171,9 @@ impl Command {
             Command::Put(put) => put.form.hex,
             Command::Delete(delete) => delete.form.hex,
             Command::Cas(cas) => cas.form.hex,
-            Command::Scan(scan) => scan.form.hex,
+            Command::Size(size) => size.interval.form.hex,
+            Command::Scan(scan) => scan.interval.form.hex,
+            Command::Inspect(inspect) => inspect.depth().form.hex,
             _ => false,
         }
     }
@@ -178,11 +187,13 @@ impl Command {
             Command::Delete(_) => "delete",
             Command::Cas(_) => "cas",
             Command::Count => "count",
+            Command::Size(_) => "size",
             Command::Scan(_) => "scan",
             Command::Keyspaces => "keyspaces",
             Command::Stats => "stats",
-            Command::Shape => "shape",
+            Command::Shape(_) => "shape",
             Command::Verify => "verify",
+            Command::Inspect(_) => "inspect",
             Command::Compact => "compact",
             Command::Bench(_) => "bench",
             Command::Limits(_) => "limits",
@@ -300,11 +311,81 @@ pub struct Limits {
     /// How long each is measured
     #[arg(long, default_value_t = 0.5)]
     pub seconds: f64,
+    /// Memory to measure in, and files, in MiB: far more than the processor's caches hold
+    #[arg(long, value_name = "MIB", default_value_t = 512)]
+    pub size: usize,
 }
 
-/// Arguments of `scan`.
+/// Arguments of `shape`.
 #[derive(Debug, clap::Args)]
-pub struct Scan {
+pub struct Shape {
+    /// Draw a picture with each table into this file (- for standard output)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub svg: Option<PathBuf>,
+}
+
+/// What `inspect` takes apart.
+#[derive(Debug, Subcommand)]
+pub enum Inspect {
+    /// A sorted table: footer, properties, index, filter, range deletes, blocks
+    #[command(after_help = help::INSPECT_TABLE)]
+    Table {
+        /// The file, NUMBER-HASH.tbl
+        #[arg(value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+        /// Show each block
+        #[arg(long)]
+        blocks: bool,
+        #[command(flatten)]
+        depth: Depth,
+    },
+    /// A segment of the log: header, records, marks, where it ends and why
+    #[command(after_help = help::INSPECT_LOG)]
+    Log {
+        /// The file, log/NUMBER.log
+        #[arg(value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+        #[command(flatten)]
+        depth: Depth,
+    },
+    /// A manifest: its edits in order, and the state that they lead to
+    #[command(after_help = help::INSPECT_MANIFEST)]
+    Manifest {
+        /// The file, MANIFEST-NUMBER
+        #[arg(value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+        #[command(flatten)]
+        depth: Depth,
+    },
+}
+
+impl Inspect {
+    /// How deep to go.
+    pub fn depth(&self) -> &Depth {
+        match self {
+            Inspect::Table { depth, .. } | Inspect::Log { depth, .. } | Inspect::Manifest { depth, .. } => {
+                depth
+            }
+        }
+    }
+}
+
+/// How deep `inspect` goes.
+#[derive(Debug, clap::Args)]
+pub struct Depth {
+    /// Show each record: of a table its versions, of a log its writes and marks, of a manifest's snapshot its tables
+    #[arg(long)]
+    pub records: bool,
+    /// Show at most this many blocks and records
+    #[arg(long, value_name = "N")]
+    pub limit: Option<u64>,
+    #[command(flatten)]
+    pub form: KeyForm,
+}
+
+/// An interval of keys.
+#[derive(Debug, clap::Args)]
+pub struct Interval {
     /// First key, inclusive (also with --reverse)
     #[arg(long, value_name = "K", allow_hyphen_values = true)]
     pub from: Option<OsString>,
@@ -314,6 +395,22 @@ pub struct Scan {
     /// Only keys that begin so
     #[arg(long, value_name = "P", allow_hyphen_values = true)]
     pub prefix: Option<OsString>,
+    #[command(flatten)]
+    pub form: KeyForm,
+}
+
+/// Arguments of `size`.
+#[derive(Debug, clap::Args)]
+pub struct Size {
+    #[command(flatten)]
+    pub interval: Interval,
+}
+
+/// Arguments of `scan`.
+#[derive(Debug, clap::Args)]
+pub struct Scan {
+    #[command(flatten)]
+    pub interval: Interval,
     /// At most this many records
     #[arg(long, value_name = "N")]
     pub limit: Option<u64>,
@@ -326,8 +423,6 @@ pub struct Scan {
     /// How records are printed [default: raw; with --json: jsonl]
     #[arg(long, value_enum)]
     pub format: Option<OutputFormat>,
-    #[command(flatten)]
-    pub form: KeyForm,
 }
 
 /// How records are printed.
@@ -369,6 +464,7 @@ mod tests {
                 "put" => &["put", "k", "v"],
                 "cas" => &["cas", "k", "--absent", "v"],
                 "completions" => &["completions", "bash"],
+                "inspect" => &["inspect", "table", "00000001-00.tbl"],
                 _ => &[name],
             };
             assert_eq!(parse(line).unwrap().command.name(), name);
@@ -439,8 +535,11 @@ mod tests {
         for line in [
             &["--keyspace", "k", "keyspaces"][..],
             &["verify", "--keyspace", "k"],
+            &["inspect", "table", "f", "--keyspace", "k"],
             &["tour", "--keyspace", "k"],
             &["completions", "bash", "--keyspace", "k"],
+            &["bench", "--keyspace", "k"],
+            &["limits", "--keyspace", "k"],
             &["load", "f", "--format", "lines", "--no-header"],
             &["load", "f", "--format", "jsonl", "--key", "id", "--no-header"],
         ] {

@@ -41,6 +41,10 @@ pub fn store(stats: &Stats, db: &Path, log: &LogFiles) -> String {
     if log.ballast_bytes > 0 {
         line("ballast", format!("{}, given up when the device is full", bytes(log.ballast_bytes)));
     }
+    line("keys", format!("about {}", count(stats.keyspaces.iter().map(|k| k.keys).sum())));
+    if let Some(space) = stats.space_amplification() {
+        line("space", format!("about {space:.2} bytes of tables for each that is alive"));
+    }
     line("only in the log", plural(unflushed, "version"));
     line("waiting for merge", bytes(stats.debt_bytes));
     if let Some(why) = &stats.poisoned {
@@ -55,6 +59,7 @@ pub fn keyspaces(stats: &Stats) -> String {
     for keyspace in &stats.keyspaces {
         text.push_str(&format!("keyspace {}\n", keyspace.name));
         let mut line = |name: &str, figure: String| text.push_str(&format!("  {name:<20}{figure}\n"));
+        line("keys", format!("about {}", count(keyspace.keys)));
         line("only in the log", plural(keyspace.memtable_versions, "version"));
         for (number, found) in keyspace.levels.iter().enumerate() {
             line(&format!("level {number}"), level(found));
@@ -96,7 +101,30 @@ pub fn process(stats: &Stats) -> String {
         "held back",
         format!("{}, {:.1} s together", plural(stats.stalls, "write"), stats.stalled_ns as f64 / 1e9),
     );
+    if let Some(moved) = stats.write_amplification() {
+        let what = format!("{moved:.1} bytes to log and tables for each of {}", bytes(stats.written_bytes));
+        line("write", what);
+    }
+    if let Some(reads) = stats.reads_per_get() {
+        line("read", format!("{reads:.3} blocks from files for each get"));
+    }
+    for (n, found) in stats.latencies.iter().enumerate() {
+        let took = [found.p50_ns, found.p99_ns, found.max_ns].map(time);
+        let kind = format!("about {} {:<10}", count(found.operations), found.operation.replace('_', " "));
+        let name = if n == 0 { "times" } else { "" };
+        line(name, format!("{kind:>31} half in {}, 99 % in {}, longest {}", took[0], took[1], took[2]));
+    }
     text
+}
+
+/// A time for people.
+fn time(ns: u64) -> String {
+    match ns {
+        0..1_000 => format!("{ns} ns"),
+        1_000..1_000_000 => format!("{:.1} µs", ns as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} ms", ns as f64 / 1e6),
+        _ => format!("{:.1} s", ns as f64 / 1e9),
+    }
 }
 
 /// The tree: a bar for each level in proportion to its bytes.

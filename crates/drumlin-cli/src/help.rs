@@ -71,6 +71,18 @@ Example:
 
 With --json: {\"count\":N}.";
 
+pub const SIZE: &str = "\
+Examples:
+  drumlin --db my.db size --prefix DE/
+  drumlin --db my.db size --from A --to B
+
+Takes no time, however much there is: it is told by the index, and exact for tables that lie within the interval as a whole. \
+A version is one write of a key, a put or a delete; keys are puts less deletes, so a key that was written again counts again \
+until levels are merged. `count` counts.
+
+With --json: {\"keys\",\"versions\",\"versions_error\",\"table_bytes\",\"memory_bytes\"}; there are no more than \
+versions_error versions more or less.";
+
 pub const SCAN: &str = "\
 Examples:
   drumlin --db my.db scan --prefix DE/ --limit 10
@@ -95,21 +107,28 @@ Example:
   drumlin --db my.db stats
 
 A version is one write of a key, a put or a delete; old ones go when levels are merged. The ballast is a file without \
-data that is given up when the device is full. With --keyspace: the figures of that one alone.
+data that is given up when the device is full. Keys are puts less deletes, so one that was written again counts again until its \
+merge; `count` counts. Bytes are alive in the tables under which no deeper level has the same keys. With --keyspace: the \
+figures of that one alone.
 
-With --json: {\"keyspaces\":[{\"name\",\"memtable_bytes\",\"memtable_versions\",\"frozen_memtables\",\"levels\":[{\
-\"tables\",\"bytes\",\"versions\"},...]},...],\"tables\",\"table_bytes\",\"log_files\",\"log_bytes\",\
-\"ballast_bytes\",\"debt_bytes\",\"position\",\"process\":{...}}; with --keyspace only \"keyspaces\". What stands \
-under \"process\" is true of this process alone, since it opened the store.";
+With --json: {\"keyspaces\":[{\"name\",\"memtable_bytes\",\"memtable_versions\",\"frozen_memtables\",\"keys\",\
+\"live_bytes\",\"levels\":[{\"tables\",\"bytes\",\"versions\"},...]},...],\"tables\",\"table_bytes\",\"log_files\",\"log_bytes\",\
+\"ballast_bytes\",\"debt_bytes\",\"position\",\"space_amplification\",\"process\":{...}}; with --keyspace only \"keyspaces\". \
+What stands under \"process\" is true of this process alone, since it opened the store; there a program that writes and \
+reads finds its \"write_amplification\", \"reads_per_get\" and \"latencies\":[{\"operation\",\"operations\",\"timed\",\"mean_ns\",\
+\"p50_ns\",\"p90_ns\",\"p99_ns\",\"p999_ns\",\"max_ns\"},...].";
 
 pub const SHAPE: &str = "\
-Example:
+Examples:
   drumlin --db my.db shape
+  drumlin --db my.db shape --svg tree.svg
 
-With --keyspace, only that one is drawn.
+With --keyspace, only that one is drawn. The picture shows each table where its keys stand, as wide as its share of the bytes, \
+coloured by age, with the share of its deletes; each level's target and score, from 1 on which a merge is due; memory and log. \
+A browser shows the figures of the table that the mouse is on.
 
 With --json: {\"keyspaces\":[{\"name\",\"memory\":{\"bytes\",\"versions\"},\"levels\":[{\"tables\",\"bytes\",\
-\"versions\"},...]},...]}.";
+\"versions\"},...]},...]}; with --svg {\"ok\":true}.";
 
 pub const VERIFY: &str = "\
 Example:
@@ -123,6 +142,88 @@ longer needed, hold nothing to check. A remark is what you should know although 
 With --json: {\"sound\":BOOL,\"files\":N,\"tables\":N,\"log_files\":N,\"bytes\":N,\"problems\":[{\"file\":...,\
 \"offset\":N or null,\"what\":...},...],\"unchecked\":[TEXT,...],\"remarks\":[TEXT,...]}.";
 
+pub const INSPECT: &str = "\
+Examples:
+  drumlin inspect table my.db/00000007-0123456789abcdef.tbl --blocks
+  drumlin inspect log my.db/log/0000000001.log --records --limit 100
+  drumlin inspect manifest my.db/MANIFEST-000003
+
+The file is enough: no store is opened, none has to be sound, and nothing is changed. The key of the checksums of log \
+and manifest is in the store's file STORE; it is looked for beside the file and in the directory above, or in --db.
+
+Exits 0 if the file is sound by itself, 3 if bytes are wrong, naming the offset of each place, 1 if nothing is wrong but \
+not all could be checked. What can be read in spite of that is shown.
+
+With --json: one object a line; \"what\" says of what. The last one is of the whole file.";
+
+/// What the last line of every `inspect` has besides.
+macro_rules! inspect_end {
+    () => {
+        "\"problems\":[{\"file\",\"offset\",\"what\"},...],\"unchecked\":[TEXT,...]}. Keys that are not text stand in \
+hexadecimal under the same name with _hex, with --hex all of them."
+    };
+}
+
+pub const INSPECT_TABLE: &str = concat!(
+    "\
+Example:
+  drumlin inspect table my.db/00000007-0123456789abcdef.tbl --blocks --limit 10
+
+A version is one write of a key, a put or a delete. A block is what is read, checked and cached at once. The rate of false \
+positives is measured: how often the filter lets a read pass for a key that is not there.
+
+With --json, if asked for, each block: {\"what\":\"block\",\"number\",\"offset\",\"bytes\",\"raw_bytes\",\"compression\",\
+\"versions\",\"first\",\"last\",\"fence\",\"problem\"}, and each version: {\"what\":\"version\",\"block\",\"offset\",\"key\",\"lsn\",\
+\"kind\",\"value_bytes\"}, where the offset is that in the block. Then {\"what\":\"table\",\"file\",\"bytes\",\"footer\":{\"offset\",\
+\"seed\"},\"properties\":PART,\"contents\":{\"id\",\"entries\",\"deletes\",\"range_tombstones\",\"smallest\",\"largest\",\
+\"largest_exclusive\",\"min_lsn\",\"max_lsn\",\"raw_bytes\",\"created_at_ms\"},\"comparator\",\"block_bytes\",\
+\"index\":PART,\"index_leaves\":[PART,...],\"filter\":{\"part\":PART,\"bits_per_key\",\"probes\",\"false_positives\",\"is_asked\"},\
+\"tombstone_block\":PART,\"tombstones\":[{\"start\",\"end\",\"lsn\"},...],\"data\":{\"blocks\",\"blocks_read\",\"bytes\",\"raw_bytes\",\
+\"versions\",\"keys\"},\
+",
+    inspect_end!(),
+    " A PART is {\"offset\",\"bytes\",\"raw_bytes\",\"compression\",\"problem\"}; what the table has not is null."
+);
+
+pub const INSPECT_LOG: &str = concat!(
+    "\
+Example:
+  drumlin inspect log my.db/log/0000000001.log --records --limit 100
+
+A position in the log is counted in units of 8 bytes; that of a write is the version of what it writes. A session is one \
+opening of the store. A mark says what was durable when it was written. A pad is room that was given up. A gap between \
+records is a write that was not finished when the process died, and no damage, unless it is named as corrupt.
+
+With --json, if asked for, each record: {\"what\":\"record\",\"lsn\",\"offset\",\"bytes\",\"kind\"}, of a write also \
+\"entries\":[{\"keyspace\",\"kind\",\"key\",\"end\",\"value_bytes\",\"expected\"},...],\"problem\", of a mark or close also \"from\",\
+\"durable\",\"records\". Always each gap: {\"what\":\"gap\",\"lsn\",\"end\",\"offset\",\"bytes\",\"kind\",\"why\"}; the kind is \
+earlier, hole, torn or unwritten. Then {\"what\":\"log\",\"file\",\"bytes\",\"header\":{\"segment\",\"segment_bytes\",\"store\",\
+\"boot\",\"same_boot\",\"session_first\",\"prior_end\",\"prior_clean\"},\"floor\",\"first\",\"behind\",\"records\",\"writes\",\"versions\",\
+\"pads\",\"marks\",\"holes\",\"durable\",\"readable_to\":{\"lsn\",\"offset\",\"why\"},\"cut\":{\"lsn\",\"by_segment\"},\
+",
+    inspect_end!()
+);
+
+pub const INSPECT_MANIFEST: &str = concat!(
+    "\
+Example:
+  drumlin inspect manifest my.db/MANIFEST-000003
+
+An edit is what changed at one moment; the first is a snapshot of all that was, of which the tables are shown with \
+--records. A seal behind an edit says that it was durable.
+
+With --json, each edit: {\"what\":\"edit\",\"offset\",\"bytes\",\"sealed\",\"changes\":[{\"change\",...},...]}; the change is \
+create_keyspace (\"id\",\"name\"), drop_keyspace (\"id\"), set_options (\"keyspace\"), add_table (\"keyspace\",\"level\",\"table\":TABLE), \
+remove_table (\"keyspace\",\"level\",\"id\"), flushed_to (\"keyspace\",\"lsn\"), next_table (\"id\"), next_keyspace (\"id\"), \
+session_start (\"first_segment\") or log_reaches (\"lsn\"). Then {\"what\":\"manifest\",\"file\",\"bytes\",\"number\",\"store\",\
+\"is_current\",\"edits\",\"torn\",\"state\":{\"keyspaces\":[{\"id\",\"name\",\"flushed_to\",\"levels\":[[TABLE,...],...]},...],\
+\"next_table\",\"next_keyspace\",\"first_segment\",\"log_reaches\"},\
+",
+    inspect_end!(),
+    " A TABLE is {\"id\",\"file\",\"file_bytes\",\"entries\",\"deletes\",\"range_tombstones\",\"smallest\",\"largest\",\
+\"largest_exclusive\",\"min_lsn\",\"max_lsn\",\"raw_bytes\",\"created_at_ms\"}."
+);
+
 pub const COMPACT: &str = "\
 Example:
   drumlin --db my.db compact
@@ -133,29 +234,35 @@ pub const BENCH: &str = "\
 Examples:
   drumlin bench
   drumlin bench --benchmarks fillrandom,readrandom,seekrandom --num 5000000 --threads 2 --rounds 5
+  drumlin bench --benchmarks fillrandom --num 5000000 --rate 80000
   drumlin bench --benchmarks list
 
 Names and flags are those of RocksDB's db_bench, YCSB, and the papers. A workload that needs a full store finds one: what \
 the workloads before it left, or a fill that is not timed. Where something is written, the time ends when every \
 flush and merge that is owed is done; the rate of the burst before stands beside it. Bytes written and read are \
-counted where the store calls files; the log by its position.
+counted where the store calls files, the log by its position; beside them stands what the system counts. With --rate, \
+operations begin when they are due, whatever the store does, and latencies count from then. `open` and `recover` open \
+the store, closed or as a kill leaves it, and time its first get and scan, too.
 
 Without --db the store is made in the system's temporary directory and removed. With it, DIR must be new or empty, and the \
-store of the last round stays there; --use-existing-db measures one that is there.
+store of the last round stays there; --use-existing-db measures one that a bench left there.
 
 With --json: one object a workload and round, as soon as it is done: {\"workload\",\"engine\",\"settings\",\"round\",\
 \"keys\",\"key_bytes\",\"value_bytes\",\"threads\",\"asked_rate\",\"batch\",\"durability\",\"memory_bytes\",\"operations\",\
-\"found\",\"burst_s\",\"drained_s\",\"rate\",\"burst_rate\",\"debt_bytes\",\"processor_us\",\"write_amplification\",\
-\"table_write_amplification\",\"reads_per_operation\",\"read_bytes_per_operation\",\"device_written\",\"device_read\",\
-\"space_amplification\",\"resident_peak\",\"latencies\":[{\"kind\",\"count\",\"mean_ns\",\"p50_ns\",\"p90_ns\",\"p99_ns\",\
-\"p999_ns\",\"p9999_ns\",\"max_ns\"},...]}; a figure that was not taken is null. With `--benchmarks list`: one object a workload, {\"name\",\"what\"}.";
+\"beside\",\"found\",\"burst_s\",\"drained_s\",\"rate\",\"burst_rate\",\"debt_bytes\",\"debt_left_bytes\",\"processor_us\",\
+\"write_amplification\",\"table_write_amplification\",\"reads_per_operation\",\"read_bytes_per_operation\",\
+\"device_written\",\"device_read\",\"space_amplification\",\"user_bytes\",\"tables\",\"memtable_bytes\",\"log_bytes\",\
+\"resident_peak\",\"latencies\":[{\"kind\",\"count\",\"mean_ns\",\"p50_ns\",\"p90_ns\",\"p99_ns\",\"p999_ns\",\"p9999_ns\",\
+\"max_ns\"},...]}; a figure that was not taken is null. With --limits then the objects of `drumlin limits`, and one a \
+figure: {\"workload\",\"engine\",\"round\",\"rate\",\"limit\",\"at_most\",\"part\"}. With `--benchmarks list`: one object \
+a workload, {\"name\",\"what\"}.";
 
 pub const LIMITS: &str = "\
 Example:
   drumlin limits
 
 Each limit is the least that a store cannot do without, with nothing around it; `bench --limits` sets figures beside \
-them. Files of half a GiB are written where --db says, or in the system's temporary directory, and removed.
+them. Files of --size are written where --db says, or in the system's temporary directory, and removed.
 
 With --json: one object a limit, {\"name\",\"what\",\"threads\",\"figure\",\"unit\",\"failure\"}; the unit is per_second, \
 bytes_per_second or nanoseconds.";

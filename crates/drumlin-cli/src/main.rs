@@ -9,6 +9,7 @@
 //! input     files to load, line by line  interrupt Ctrl-C, other signals
 //! loader    records into a keyspace      figures   a store's figures in words
 //! tour      the guided walk              escape    bytes as JSON
+//! picture   its tree as a picture
 //! closed    standard streams that are not there
 //! ```
 //! 1. Results go to standard output; progress, warnings and errors to standard error.
@@ -37,6 +38,7 @@ mod keys;
 mod loader;
 mod open;
 mod output;
+mod picture;
 mod progress;
 mod report;
 mod tour;

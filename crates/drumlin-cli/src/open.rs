@@ -24,7 +24,11 @@ pub fn read_keyspace(args: &Args) -> Result<(Db, Keyspace)> {
 
 /// The store's figures; with `--keyspace`, of keyspaces only that one's.
 pub fn stats(args: &Args) -> Result<Stats> {
-    let db = read(args)?;
+    stats_of(&read(args)?, args)
+}
+
+/// The same of a store that is open.
+pub fn stats_of(db: &Db, args: &Args) -> Result<Stats> {
     let mut stats = db.stats();
     if let Some(name) = args.keyspace_named() {
         db.open_keyspace(name)?;

@@ -17,13 +17,24 @@ fn stats_tell_what_is_true_of_the_store_and_not_what_a_fresh_process_has_not_don
     for part in ["1 table,", "2,000 versions", "KiB", "0 versions", "log "] {
         assert!(text.contains(part), "{part}: {text}");
     }
-    for since_open in ["flush", "cache", "stall", "budget", "snapshot"] {
+    for of_tables in ["keys                about 2,000", "bytes of tables for each that is alive"] {
+        assert!(text.contains(of_tables), "{of_tables}: {text}");
+    }
+    for since_open in ["flush", "cache", "stall", "budget", "snapshot", "longest"] {
         assert!(!text.contains(since_open), "{since_open} says nothing of the store: {text}");
     }
     let figures = store.run(["--json", "stats"]).json();
     assert_eq!((&figures["tables"], &figures["keyspaces"][0]["name"]), (&1.into(), &"default".into()));
     let bytes = |name: &str| figures[name].as_u64().unwrap();
     assert!(bytes("table_bytes") > 1000 && bytes("log_files") > 0, "{figures}");
+    assert!(
+        figures["space_amplification"].as_f64().is_some_and(|space| space > 0.1 && space < 3.0),
+        "{figures}"
+    );
+    assert_eq!(
+        (&figures["keyspaces"][0]["keys"], &figures["process"]["latencies"]),
+        (&2000.into(), &serde_json::json!([]))
+    );
     for since_open in ["flushes", "cache_bytes", "stalls"] {
         assert!(figures.get(since_open).is_none() && figures["process"][since_open].is_u64(), "{figures}");
     }
@@ -120,4 +131,61 @@ fn a_version_is_called_so_in_every_output() {
     let figures = store.run(["--json", "stats"]).json();
     assert_eq!(figures["keyspaces"][0]["levels"][1]["versions"], 2000);
     assert_eq!(figures["keyspaces"][0]["memtable_versions"], 0);
+}
+
+/// Names and keys with all that XML and text can trip over; level 0 with tables over each other, and a level below.
+#[test]
+fn the_picture_is_xml_with_every_table() {
+    let store = Store::new();
+    let options = drumlin::Options { segment_bytes: 64 << 10, ..Default::default() };
+    let small = drumlin::KeyspaceOptions {
+        table_bytes: 16 << 10,
+        level0_tables: 50,
+        compression: drumlin::Compression::None,
+        ..Default::default()
+    };
+    let db = drumlin::Db::open(store.path(), options).unwrap();
+    let keyspace = db.keyspace("<a> & \"b\" '\u{e9}\u{ffff}", small).unwrap();
+    let key = |n: u32| [&b"\x00<&\xff\x1b]]>"[..], format!("{n:05}").as_bytes()].concat();
+    (0..5000).for_each(|n| keyspace.put(key(n), format!("{n:020}")).unwrap());
+    keyspace.compact().unwrap();
+    for round in 0..4 {
+        (0..600).for_each(|n| keyspace.put(key(n * (round + 1)), "x").unwrap());
+        (0..100).for_each(|n| keyspace.delete(key(n * 7)).unwrap());
+        db.flush().unwrap();
+    }
+    keyspace.put(key(1), "in memory").unwrap();
+    db.keyspace("empty", Default::default()).unwrap();
+    let levels = keyspace.levels().unwrap();
+    assert!(levels[0].tables.len() == 4 && levels[1].tables.len() > 1, "{levels:?}");
+    let mut ids: Vec<u64> = levels.iter().flat_map(|level| &level.tables).map(|table| table.id).collect();
+    drop(keyspace);
+    db.close().unwrap();
+    let file = store.file("tree.svg", "");
+    let said = store.run(["shape", "--svg", file.to_str().unwrap()]);
+    assert!(said.text().starts_with(&format!("drew {} tables into ", ids.len())), "{said:?}");
+    said.ok();
+    let svg = std::fs::read_to_string(&file).unwrap();
+    let xml = roxmltree::Document::parse(&svg).unwrap_or_else(|e| panic!("{e}: {svg}"));
+    let mut drawn: Vec<u64> =
+        xml.descendants().filter_map(|node| node.attribute("data-table")?.parse().ok()).collect();
+    ids.sort_unstable();
+    drawn.sort_unstable();
+    assert_eq!(drawn, ids);
+    // Every box lies within the picture, and those of one level below level 0 beside each other.
+    let number = |node: &roxmltree::Node<'_, '_>, name: &str| -> f64 {
+        node.attribute(name).unwrap().parse().unwrap()
+    };
+    let width = number(&xml.root_element(), "width");
+    for rect in xml.descendants().filter(|node| node.has_tag_name("rect") && node.attribute("x").is_some()) {
+        let (x, wide) = (number(&rect, "x"), number(&rect, "width"));
+        assert!(x >= 0.0 && wide > 0.0 && x + wide <= width, "{rect:?}");
+    }
+    for name in ["<a> & \"b\" '", "empty", "score"] {
+        let found = xml.descendants().any(|node| node.text().is_some_and(|text| text.contains(name)));
+        assert!(found, "{name}");
+    }
+    let said = store.run(["shape", "--svg", "-"]);
+    assert_eq!(said.text(), svg);
+    store.run(["--json", "shape", "--svg", "/no/such/directory/t.svg"]).fails(1);
 }

@@ -80,7 +80,7 @@ fn names_in_figures_come_back_as_they_were_given() {
 fn help_tells_the_fields_that_answers_have() {
     let store = Store::loaded(100);
     fs::metadata(store.path()).unwrap();
-    for command in ["stats", "shape", "verify", "count"] {
+    for command in ["stats", "shape", "verify", "count", "size"] {
         let help = Said::from(drumlin([command, "--help"]).output().unwrap());
         for field in store.run(["--json", command]).json().as_object().unwrap().keys() {
             assert!(help.text().contains(&format!("\"{field}\"")), "{command}: {field} is not in the help");
@@ -108,4 +108,53 @@ fn what_is_skipped_is_told_in_json() {
     );
     assert!(said.text().ends_with("{\"durable\":2,\"skipped\":31}\n"), "{said:?}");
     said.ok();
+}
+
+#[test]
+fn help_tells_the_fields_that_inspect_has() {
+    let store = Store::loaded(2000);
+    store.run(["compact"]).ok();
+    let db = drumlin::Db::open(store.path(), drumlin::Options::default()).unwrap();
+    db.open_keyspace("default").unwrap().delete_range("a", "b").unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+    store.run(["put", "k", "v"]).ok();
+    let mut seen = std::collections::BTreeSet::new();
+    for (path, _) in store.files() {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let kind = match path.extension().and_then(|end| end.to_str()) {
+            Some("tbl") => "table",
+            Some("log") => "log",
+            _ if name.starts_with("MANIFEST") => "manifest",
+            _ => continue,
+        };
+        let help = Said::from(drumlin(["inspect", kind, "--help"]).output().unwrap());
+        let file = path.to_str().unwrap();
+        let mut args = vec!["--json", "inspect", kind, file, "--records"];
+        args.extend((kind == "table").then_some("--blocks"));
+        let said = Said::from(drumlin(args).output().unwrap());
+        for line in said.text().lines() {
+            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            seen.insert(line["what"].as_str().unwrap().to_string());
+            each_field(&line, &mut |field| {
+                let field = field.trim_end_matches("_hex");
+                assert!(help.text().contains(&format!("\"{field}\"")), "{kind}: {field} is not in the help");
+            });
+        }
+        said.ok();
+    }
+    let all = ["block", "edit", "gap", "log", "manifest", "record", "table", "version"];
+    assert_eq!(seen.iter().map(String::as_str).collect::<Vec<_>>(), all);
+}
+
+/// The names of all members of an object, and of those in it.
+fn each_field(value: &serde_json::Value, told: &mut dyn FnMut(&str)) {
+    match value {
+        serde_json::Value::Object(members) => members.iter().for_each(|(name, value)| {
+            told(name);
+            each_field(value, told);
+        }),
+        serde_json::Value::Array(items) => items.iter().for_each(|item| each_field(item, told)),
+        _ => {}
+    }
 }

@@ -80,3 +80,30 @@ fn jsonl_escapes_what_raw_cannot_show() {
         "{\"key_hex\":\"ff\"}\n{\"key\":\"a\\nb\"}\n"
     );
 }
+
+#[test]
+fn size_tells_of_an_interval_what_a_scan_would_find() {
+    let store = Store::loaded(20_000);
+    let size = |args: &[&str]| store.run(["--json", "size"].iter().chain(args)).json();
+    for compacted in [false, true] {
+        if compacted {
+            store.run(["compact"]).ok();
+        }
+        let all = size(&[]);
+        assert_eq!(
+            (&all["keys"], &all["versions"], &all["versions_error"]),
+            (&20_000.into(), &20_000.into(), &0.into())
+        );
+        let bytes = if compacted { "table_bytes" } else { "memory_bytes" };
+        assert!(all[bytes].as_u64().unwrap() > 100_000, "{all}");
+        let part = size(&["--prefix", "line-005"]);
+        let keys = part["keys"].as_u64().unwrap();
+        assert!((700..1300).contains(&keys), "{part}");
+        assert_eq!(size(&["--from", "line-005", "--to", "line-006"]), part);
+        assert_eq!(size(&["--hex", "--prefix", "6c696e652d303035"]), part);
+        let few = size(&["--from", "b", "--to", "a"]);
+        assert_eq!(few["versions"], 0);
+    }
+    let said = store.run(["size"]);
+    assert!(said.text().starts_with("about 20,000 keys\n20,000 versions (exactly)\n"), "{said:?}");
+}

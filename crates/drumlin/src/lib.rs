@@ -2,7 +2,7 @@
 //!
 //! Layers, each importing only from those below it:
 //! ```text
-//! db                                        opens, wires, recovers
+//! db           inspect                      opens, wires, recovers; looks into single files
 //! compaction   layout   version             what the files are and how they change
 //! memory       log      table   iter filter the parts
 //! commit budget pages  cache  key  encoding options  the shared ground
@@ -23,6 +23,7 @@ mod encoding;
 pub mod env;
 mod error;
 mod filter;
+pub mod inspect;
 mod iter;
 pub mod key;
 mod layout;
@@ -35,8 +36,9 @@ mod table;
 mod version;
 
 pub use db::{
-    Batch, Cas, Db, JobFailure, Keyspace, KeyspaceStats, LevelStats, RecoveryReport, Scan, Slice, Snapshot,
-    Stats, VerifyProgress, VerifyReport, check_keyspace_name,
+    ApproximateSize, Batch, Cas, Db, JobFailure, Keyspace, KeyspaceStats, LatencyStats, LevelInfo,
+    LevelStats, RecoveryReport, Scan, Slice, Snapshot, Stats, VerifyProgress, VerifyReport,
+    check_keyspace_name,
 };
 pub use error::{Corruption, Error, Purpose, Result, Shortage};
 pub use options::{Compression, Durability, KeyspaceOptions, Layout, Memory, Options, WriteOptions};

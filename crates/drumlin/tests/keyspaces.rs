@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use drumlin::env::{Env, FileSystem, MemFs, ReadMode};
+use drumlin::env::{Env, FileSystem, MemFs};
 use drumlin::failpoint;
 use drumlin::{Cas, Db, Error, Keyspace, KeyspaceOptions, Options};
 use support::freezer::Frozen;
@@ -267,24 +267,4 @@ fn a_scan_leaves_tables_outside_its_range_alone() {
         keyspace.iter().unwrap().any(|record| record.is_err()),
         "the other table is missed where it is needed"
     );
-}
-
-#[test]
-fn approximate_bytes_are_about_what_a_range_takes() {
-    let fs = MemFs::new();
-    let (keyspace, tables) = two_tables(&fs);
-    let table_bytes = fs.open(&tables[0], ReadMode::Buffered).unwrap().bytes();
-    assert!(table_bytes > 2_000 * 128, "the values do not compress: {table_bytes}");
-    let about = |bytes: u64, wanted: u64| bytes.abs_diff(wanted) <= table_bytes / 20;
-    let all = keyspace.approximate_bytes::<&str>(..).unwrap();
-    assert!(about(all, 2 * table_bytes), "{all}");
-    let first = keyspace.approximate_bytes("a".."b").unwrap();
-    assert!(about(first, table_bytes), "{first}");
-    let quarter = keyspace.approximate_bytes("a0500".."a1000").unwrap();
-    assert!(about(quarter, table_bytes / 4), "{quarter}");
-    let across = keyspace.approximate_bytes("a1000".."b1000").unwrap();
-    assert!(about(across, table_bytes), "{across}");
-    for nothing in [keyspace.approximate_bytes("c"..), keyspace.approximate_bytes("b1".."a1")] {
-        assert_eq!(nothing.unwrap(), 0);
-    }
 }

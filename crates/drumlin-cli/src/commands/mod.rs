@@ -9,12 +9,14 @@ mod completions;
 mod count;
 mod delete;
 mod get;
+mod inspect;
 mod keyspaces;
 mod limits;
 mod load;
 mod put;
 mod scan;
 mod shape;
+mod size;
 mod stats;
 pub mod verify;
 
@@ -32,11 +34,13 @@ pub fn run(args: &Args) -> Result<()> {
         Command::Delete(delete) => delete::run(args, delete),
         Command::Cas(cas) => cas::run(args, cas),
         Command::Count => count::run(args),
+        Command::Size(size) => size::run(args, size),
         Command::Scan(scan) => scan::run(args, scan),
         Command::Keyspaces => keyspaces::run(args),
         Command::Stats => stats::run(args),
-        Command::Shape => shape::run(args),
+        Command::Shape(shape) => shape::run(args, shape),
         Command::Verify => verify::run(args),
+        Command::Inspect(inspect) => inspect::run(args, inspect),
         Command::Compact => compact::run(args),
         Command::Bench(bench) => bench::run(args, bench),
         Command::Limits(limits) => limits::run(args, limits),

@@ -9,7 +9,7 @@
 use std::ffi::OsString;
 use std::ops::Bound;
 
-use crate::args::{Args, OutputFormat, Scan};
+use crate::args::{Args, Interval, OutputFormat, Scan};
 use crate::failure::{Failure, Result};
 use crate::interrupt;
 use crate::open;
@@ -19,11 +19,10 @@ use crate::output::Output;
 const STRIDE: u64 = 1024;
 
 pub fn run(args: &Args, scan: &Scan) -> Result<()> {
-    let bound = |given: &Option<OsString>| given.as_deref().map(|key| scan.form.bound(key)).transpose();
-    let (from, to, prefix) = (bound(&scan.from)?, bound(&scan.to)?, bound(&scan.prefix)?);
+    let (form, asked) = (scan.interval.form, interval_of(&scan.interval)?);
     let (_db, keyspace) = open::read_keyspace(args)?;
     let mut out = Output::new();
-    let Some(interval) = interval(from.as_deref(), to.as_deref(), prefix.as_deref()) else {
+    let Some(interval) = asked else {
         return out.finish();
     };
     let mut records = keyspace.range(interval)?;
@@ -43,9 +42,9 @@ pub fn run(args: &Args, scan: &Scan) -> Result<()> {
         line.clear();
         let value = if scan.keys_only { None } else { Some(&value[..]) };
         match format {
-            OutputFormat::Jsonl => scan.form.push_record(&mut line, &key, value),
+            OutputFormat::Jsonl => form.push_record(&mut line, &key, value),
             OutputFormat::Raw => {
-                scan.form.push_raw(&mut line, &key);
+                form.push_raw(&mut line, &key);
                 if let Some(value) = value {
                     line.push(b'\t');
                     line.extend_from_slice(value);
@@ -66,10 +65,17 @@ pub fn run(args: &Args, scan: &Scan) -> Result<()> {
 }
 
 /// Where a scan begins and ends.
-type Interval = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+type Ends = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
+/// The interval that was asked for; `None` if it can hold nothing.
+pub fn interval_of(asked: &Interval) -> Result<Option<Ends>> {
+    let bound = |given: &Option<OsString>| given.as_deref().map(|key| asked.form.bound(key)).transpose();
+    let (from, to, prefix) = (bound(&asked.from)?, bound(&asked.to)?, bound(&asked.prefix)?);
+    Ok(interval(from.as_deref(), to.as_deref(), prefix.as_deref()))
+}
 
 /// The keys in [from, to) that begin with `prefix`; `None` if there can be none.
-fn interval(from: Option<&[u8]>, to: Option<&[u8]>, prefix: Option<&[u8]>) -> Option<Interval> {
+fn interval(from: Option<&[u8]>, to: Option<&[u8]>, prefix: Option<&[u8]>) -> Option<Ends> {
     let prefix = prefix.unwrap_or_default();
     let start = from.unwrap_or_default().max(prefix).to_vec();
     let end = match (to.map(<[u8]>::to_vec), behind_prefix(prefix)) {

@@ -34,7 +34,7 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 /// What lies in the log's directory.
-fn log_files(db: &Path) -> LogFiles {
+pub fn log_files(db: &Path) -> LogFiles {
     let mut log = LogFiles::default();
     for entry in fs::read_dir(db.join("log")).into_iter().flatten().flatten() {
         let Ok(found) = entry.metadata() else { continue };
@@ -57,6 +57,8 @@ fn json(stats: &Stats, log: &LogFiles) -> Value {
         for of_the_store in ["keyspaces", "debt_bytes"] {
             process.remove(of_the_store);
         }
+        process.insert("write_amplification".into(), json!(stats.write_amplification()));
+        process.insert("reads_per_get".into(), json!(stats.reads_per_get()));
     }
     let tables = figures::tables(stats.keyspaces.iter());
     json!({
@@ -67,6 +69,7 @@ fn json(stats: &Stats, log: &LogFiles) -> Value {
         "log_bytes": log.bytes,
         "ballast_bytes": log.ballast_bytes,
         "debt_bytes": stats.debt_bytes,
+        "space_amplification": stats.space_amplification(),
         "position": stats.tail,
         "process": process,
     })

@@ -7,8 +7,6 @@ use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crossbeam_epoch as epoch;
-
 use crate::error::{Error, Result};
 use crate::key::{KeyHasher, Kind, Lsn};
 use crate::options::{KeyspaceOptions, WriteOptions};
@@ -17,8 +15,11 @@ use crate::version::KeyspaceId;
 use super::batch::Operation;
 use super::lookup::{lookup, unless_overtaken};
 use super::scan::Scan;
+use super::shape::LevelInfo;
+use super::size::ApproximateSize;
 use super::slice::Slice;
 use super::superversion::{Current, SuperVersion};
+use super::timing::Timed;
 use super::write::{self, Cas, Decision};
 use super::{Db, scan};
 
@@ -173,7 +174,11 @@ impl Keyspace {
     pub(crate) fn get_at(&self, key: &[u8], at: Lsn) -> Result<Option<Slice>> {
         self.db.store.check_readable()?;
         self.state.check_open()?;
-        Ok(lookup(&self.db.store, &self.state, key, at)?.value)
+        let store = &self.db.store;
+        let began = store.sample();
+        let found = lookup(store, &self.state, key, at);
+        store.timed(Timed::Get, began.as_ref(), || 0);
+        Ok(found?.value)
     }
 
     /// The values of several keys, each as of its own instant; use a snapshot for one instant. As many gets.
@@ -305,18 +310,38 @@ impl Keyspace {
         write::read_modify_write(&self.db.store, &self.state, key, WriteOptions::default(), decide)
     }
 
-    /// Bytes of table files that hold the records within `bounds`, to about a block a table; what is still in memory is
-    /// not counted. For planning: how long will a scan take, where to cut a range. O(tables).
+    /// About how much lies within `bounds`, in tables and in memory. For planning: how long will a scan take, where to cut
+    /// a range. [`ApproximateSize`] says how far off it may be.
+    ///
+    /// O(tables + log n in each memtable). Reads nothing but the index of a table that an end of the range cuts, if it is not
+    /// open: at most two tables a level, and those of level 0.
     ///
     /// # Errors
-    /// As reads: see [`Keyspace`](#errors-of-reads).
-    pub fn approximate_bytes<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Result<u64> {
+    /// [Those of a read](Keyspace#errors-of-reads).
+    pub fn approximate_size<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Result<ApproximateSize> {
         self.db.store.check_readable()?;
         self.state.check_open()?;
-        let bounds = scan::owned_bounds(bounds);
-        let levels = self.state.current.load(&epoch::pin()).levels.clone();
-        let bytes = levels.approximate_bytes(scan::key_of(&bounds.0), scan::key_of(&bounds.1));
-        unless_overtaken(&self.db.store, &self.state, bytes)
+        let size = super::size::approximate(&self.state, scan::owned_bounds(bounds));
+        unless_overtaken(&self.db.store, &self.state, size)
+    }
+
+    /// About how many keys there are: [`ApproximateSize::keys`] of all. Exact where each key was written once, or all levels
+    /// are merged, and no delete waits for its merge. O(tables + log n in each memtable); reads nothing.
+    ///
+    /// # Errors
+    /// As [`Keyspace::approximate_size`].
+    pub fn approximate_count(&self) -> Result<u64> {
+        Ok(self.approximate_size::<&[u8]>(..)?.keys)
+    }
+
+    /// Its tables, level by level, with what each level may hold. For tools that show the tree. O(tables); reads nothing.
+    ///
+    /// # Errors
+    /// `Closed`, also if the keyspace was dropped.
+    pub fn levels(&self) -> Result<Vec<LevelInfo>> {
+        self.db.store.check_readable()?;
+        self.state.check_open()?;
+        Ok(super::shape::levels(&self.state))
     }
 
     /// Flushes the keyspace and merges its tables down to the deepest level. Long work: O(bytes of the keyspace), read and

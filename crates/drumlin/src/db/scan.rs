@@ -32,6 +32,7 @@ use crate::version::Levels;
 use super::keyspace::KeyspaceState;
 use super::slice::Slice;
 use super::snapshot::Pinned;
+use super::timing::{Began, Timed};
 
 pub(crate) type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
@@ -75,6 +76,8 @@ pub struct Scan {
     front: Option<Side>,
     back: Option<Side>,
     ended: bool,
+    /// Since when it is timed, if it is; until its first record.
+    began: Option<Began>,
 }
 
 /// One end's merge and the key it last gave out.
@@ -86,6 +89,7 @@ struct Side {
 
 impl Scan {
     pub(crate) fn new(keyspace: &KeyspaceState, snapshot: Arc<Pinned>, bounds: Bounds) -> Result<Scan> {
+        let began = snapshot.store().sample();
         let (memtables, levels) = {
             let guard = epoch::pin();
             let superversion = keyspace.current.load(&guard);
@@ -120,6 +124,7 @@ impl Scan {
             front: None,
             back: None,
             ended,
+            began,
         })
     }
 
@@ -255,6 +260,9 @@ impl Scan {
     fn yielded(&mut self, step: Result<Option<(Slice, Slice)>>) -> Option<Result<(Slice, Slice)>> {
         // First: a closed store has removed files that the scan still held, and what that led to is not the news.
         let step = self.snapshot.check().and(step);
+        if let Some(began) = self.began.take() {
+            self.snapshot.store().timed(Timed::Scan, Some(&began), || 0);
+        }
         self.ended = !matches!(step, Ok(Some(_)));
         step.transpose()
     }

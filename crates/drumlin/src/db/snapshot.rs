@@ -20,6 +20,7 @@ use super::Db;
 use super::keyspace::Keyspace;
 use super::scan::{self, Scan};
 use super::slice::Slice;
+use super::store::Store;
 
 /// A registered read point; scans share it.
 pub(crate) struct Pinned {
@@ -60,6 +61,10 @@ impl Pinned {
             handed_out.push(Arc::downgrade(&pinned.lease));
         }
         pinned
+    }
+
+    pub fn store(&self) -> &Store {
+        &self.db.store
     }
 
     fn touch(&self) {

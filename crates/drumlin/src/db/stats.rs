@@ -11,8 +11,10 @@ use crossbeam_epoch as epoch;
 
 use super::background::JobFailure;
 use super::recovery::RecoveryReport;
+use super::size;
 use super::store::Store;
 use super::superversion::SuperVersion;
+use super::timing::LatencyStats;
 use crate::table::{Parts, TableHandle};
 
 /// One level of a keyspace.
@@ -39,6 +41,11 @@ pub struct KeyspaceStats {
     pub memtable_versions: u64,
     /// Memtables that wait for their flush.
     pub frozen_memtables: usize,
+    /// About how many keys it has; see [`crate::ApproximateSize::keys`].
+    pub keys: u64,
+    /// About how many bytes of keys and values in tables are not overwritten or deleted: those of the tables under which no
+    /// deeper level, and at level 0 no older table, has the same keys.
+    pub live_bytes: u64,
     /// By level number.
     pub levels: Vec<LevelStats>,
 }
@@ -95,6 +102,14 @@ pub struct Stats {
     pub compaction_read_bytes: u64,
     /// Bytes written by compactions since open.
     pub compaction_written_bytes: u64,
+    /// Bytes of log drawn since open.
+    pub log_written_bytes: u64,
+    /// About how many bytes of keys and values were written since open.
+    pub written_bytes: u64,
+    /// About how many blocks gets have read from files since open.
+    pub blocks_read_by_gets: u64,
+    /// How long operations took since open, of those kinds of which there were any.
+    pub latencies: Vec<LatencyStats>,
     /// Bytes that compaction owes.
     pub debt_bytes: u64,
     /// Jobs running now.
@@ -131,6 +146,8 @@ impl KeyspaceStats {
             memtable_bytes: now.generations.iter().map(|g| g.memtable.bytes() as u64).sum(),
             memtable_versions: now.generations.iter().map(|g| g.memtable.entries() as u64).sum(),
             frozen_memtables: now.frozen().len(),
+            keys: size::keys_of(now),
+            live_bytes: now.levels.live_bytes(),
             levels: (0..now.levels.depth()).map(|level| LevelStats::of(now.levels.level(level))).collect(),
         }
     }
@@ -184,6 +201,10 @@ pub(crate) fn collect(store: &Store) -> Stats {
         flushed_bytes: counters.flushed_bytes.load(Ordering::Relaxed),
         compaction_read_bytes: counters.read_bytes.load(Ordering::Relaxed),
         compaction_written_bytes: counters.compacted_bytes.load(Ordering::Relaxed),
+        log_written_bytes: log.map_or(0, |l| l.written_bytes()),
+        written_bytes: store.timing.written_bytes(),
+        blocks_read_by_gets: store.timing.blocks_read_by_gets(),
+        latencies: store.timing.latencies(),
         debt_bytes,
         running_jobs: store.background.running(),
         stalls: counters.stalls.load(Ordering::Relaxed),
@@ -203,7 +224,27 @@ impl Stats {
         self.memtable_bytes + self.cache_bytes + self.table_resident_bytes + self.job_bytes
     }
 
-    fn figures(&self) -> [(&'static str, u64); 27] {
+    /// Bytes written to log and tables for each byte of keys and values that was written since open; `None` if none was.
+    /// What is not merged yet is still to come.
+    pub fn write_amplification(&self) -> Option<f64> {
+        let moved = self.log_written_bytes + self.flushed_bytes + self.compaction_written_bytes;
+        ratio(moved, self.written_bytes)
+    }
+
+    /// Blocks read from files for each get since open; `None` if there was none.
+    pub fn reads_per_get(&self) -> Option<f64> {
+        let gets = self.latencies.iter().find(|found| found.operation == "get")?;
+        ratio(self.blocks_read_by_gets, gets.operations)
+    }
+
+    /// Bytes of tables for each byte of keys and values that is alive in them, about; `None` if none is. Below 1 if they
+    /// compress well.
+    pub fn space_amplification(&self) -> Option<f64> {
+        let levels = self.keyspaces.iter().flat_map(|keyspace| &keyspace.levels);
+        ratio(levels.map(|level| level.bytes).sum(), self.keyspaces.iter().map(|k| k.live_bytes).sum())
+    }
+
+    fn figures(&self) -> [(&'static str, u64); 30] {
         [
             ("memory_budget_bytes", self.memory_budget_bytes),
             ("memtable_bytes", self.memtable_bytes),
@@ -228,6 +269,9 @@ impl Stats {
             ("flushed_bytes", self.flushed_bytes),
             ("compaction_read_bytes", self.compaction_read_bytes),
             ("compaction_written_bytes", self.compaction_written_bytes),
+            ("log_written_bytes", self.log_written_bytes),
+            ("written_bytes", self.written_bytes),
+            ("blocks_read_by_gets", self.blocks_read_by_gets),
             ("debt_bytes", self.debt_bytes),
             ("running_jobs", self.running_jobs as u64),
             ("stalls", self.stalls),
@@ -251,6 +295,12 @@ impl fmt::Display for Stats {
                 writeln!(f, "{name:28} {job} in keyspace {keyspace}: {message} (of {count})")?;
             }
         }
+        for LatencyStats { operation, operations, p50_ns, p99_ns, max_ns, .. } in &self.latencies {
+            writeln!(
+                f,
+                "{operation:28} {operations}, half of them in {p50_ns} ns, 99 % in {p99_ns} ns, longest {max_ns} ns"
+            )?;
+        }
         for keyspace in &self.keyspaces {
             writeln!(
                 f,
@@ -267,4 +317,8 @@ impl fmt::Display for Stats {
         }
         Ok(())
     }
+}
+
+fn ratio(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
 }

@@ -29,6 +29,7 @@ use super::keyspaces::{KeyspaceMap, Keyspaces};
 use super::memory::Memory;
 use super::recovery::RecoveryReport;
 use super::snapshot::Lease;
+use super::timing::{Began, Timed, Timing};
 use super::write;
 
 /// One open store.
@@ -48,6 +49,7 @@ pub(crate) struct Store {
     pub manifest: Mutex<Option<Manifest>>,
     pub next_table_id: Arc<AtomicU64>,
     pub background: Background,
+    pub timing: Timing,
     pub handed_out: Mutex<Vec<Weak<Lease>>>,
     poison: OnceLock<String>,
     closed: AtomicBool,
@@ -89,6 +91,7 @@ impl Store {
             manifest: Mutex::new(manifest),
             next_table_id: Arc::new(AtomicU64::new(next_table_id)),
             background: Background::default(),
+            timing: Timing::default(),
             handed_out: Mutex::new(Vec::new()),
             poison: OnceLock::new(),
             closed: AtomicBool::new(false),
@@ -167,7 +170,30 @@ impl Store {
 
     /// Makes the log durable up to `end`. A failure is final.
     pub fn sync_log(&self, end: Lsn) -> Result<()> {
-        self.log()?.sync_to(end).inspect_err(|error| self.poison(error))
+        let log = self.log()?;
+        self.always_timed(Timed::LogSync, || log.sync_to(end)).inspect_err(|error| self.poison(error))
+    }
+
+    /// Something if the operation that begins is one of those that are timed; see `timing`.
+    #[inline]
+    pub fn sample(&self) -> Option<Began> {
+        self.timing.sample(&*self.env.clock)
+    }
+
+    /// The end of an operation that wrote so many bytes of keys and values.
+    #[inline]
+    pub fn timed(&self, kind: Timed, began: Option<&Began>, bytes: impl FnOnce() -> u64) {
+        if let Some(began) = began {
+            self.timing.record(kind, began, bytes(), &*self.env.clock);
+        }
+    }
+
+    /// Does something that is seldom enough to be timed always.
+    pub fn always_timed<T>(&self, kind: Timed, work: impl FnOnce() -> T) -> T {
+        let began = self.timing.begin(&*self.env.clock);
+        let done = work();
+        self.timing.record(kind, &began, 0, &*self.env.clock);
+        done
     }
 
     /// Appends to the manifest; see [`Store::append_to`].

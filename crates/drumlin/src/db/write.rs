@@ -48,6 +48,7 @@ use super::lookup::lookup;
 use super::slice::Slice;
 use super::store::Store;
 use super::superversion::Generation;
+use super::timing::Timed;
 
 /// Checks a key and a value against their limits.
 pub(crate) fn check_entry(key: &[u8], value: &[u8]) -> Result<()> {
@@ -85,12 +86,15 @@ pub(crate) fn write_point(
     value: &[u8],
     options: WriteOptions,
 ) -> Result<()> {
+    let began = store.sample();
     check_entry(key, value)?;
     let durability = store.admit(keyspace, options)?;
     match install(store, keyspace, kind, key, value, None)? {
-        Installed::At { end } => store.acknowledge(end, durability),
+        Installed::At { end } => store.acknowledge(end, durability)?,
         Installed::Conflict => unreachable!("a blind write expects nothing"),
     }
+    store.timed(Timed::Put, began.as_ref(), || (key.len() + value.len()) as u64);
+    Ok(())
 }
 
 /// What a read-modify-write saw, to be checked under the lock.
@@ -185,6 +189,7 @@ pub(crate) fn read_modify_write<T>(
     options: WriteOptions,
     mut decide: impl FnMut(Option<&[u8]>) -> Result<Decision<T>>,
 ) -> Result<T> {
+    let began = store.sample();
     check_entry(key, &[])?;
     loop {
         let durability = store.admit(keyspace, options)?;
@@ -193,7 +198,10 @@ pub(crate) fn read_modify_write<T>(
         let flushed_to = keyspace.current.load(&epoch::pin()).flushed_to;
         let found = lookup(store, keyspace, key, Lsn::MAX)?;
         let (value, result) = match decide(found.value.as_deref())? {
-            Decision::Keep(result) => return Ok(result),
+            Decision::Keep(result) => {
+                store.timed(Timed::Update, began.as_ref(), || 0);
+                return Ok(result);
+            }
             Decision::Set(value, result) => (value, result),
         };
         let (kind, bytes) = match &value {
@@ -205,6 +213,7 @@ pub(crate) fn read_modify_write<T>(
         let expectation = Expectation { lsn: found.lsn, flushed_to };
         if let Installed::At { end } = install(store, keyspace, kind, key, bytes, Some(expectation))? {
             store.acknowledge(end, durability)?;
+            store.timed(Timed::Update, began.as_ref(), || (key.len() + bytes.len()) as u64);
             return Ok(result);
         }
     }
@@ -213,6 +222,7 @@ pub(crate) fn read_modify_write<T>(
 /// Commits the operations of a batch (or one range deletion) at one LSN.
 pub(crate) fn commit_batch(store: &Store, operations: &[Operation], options: WriteOptions) -> Result<()> {
     let Some(first) = operations.first() else { return Ok(()) };
+    let began = store.sample();
     // Held back as the slowest of its keyspaces is.
     let delay = |o: &&Operation| o.keyspace.delay_ns.load(Ordering::Relaxed);
     let slowest = operations.iter().max_by_key(delay).unwrap_or(first);
@@ -280,7 +290,11 @@ pub(crate) fn commit_batch(store: &Store, operations: &[Operation], options: Wri
     for generation in grown {
         generation.memtable.join_ranges(|slot, lsn| !slots.is_in_flight(slot, lsn));
     }
-    store.acknowledge(end, durability)
+    store.acknowledge(end, durability)?;
+    store.timed(Timed::Batch, began.as_ref(), || {
+        operations.iter().map(|operation| (operation.key.len() + operation.value.len()) as u64).sum()
+    });
+    Ok(())
 }
 
 /// Cuts what a batch deletes of each keyspace, by its number.

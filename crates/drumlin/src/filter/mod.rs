@@ -220,7 +220,6 @@ impl Filter {
     }
 
     /// Probes per question.
-    #[cfg(test)]
     pub fn probes(&self) -> u8 {
         self.probes
     }

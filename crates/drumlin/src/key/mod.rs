@@ -79,6 +79,15 @@ impl Kind {
             _ => None,
         }
     }
+
+    /// Its name, for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Delete => "delete",
+            Kind::Put => "put",
+            Kind::RangeDelete => "delete_range",
+        }
+    }
 }
 
 /// The first eight bytes of a key as a number, short keys padded with zeros. In the order of bytes, two keys whose numbers

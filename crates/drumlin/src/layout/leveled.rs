@@ -124,6 +124,15 @@ pub(super) fn debt_bytes(levels: &Levels, options: &KeyspaceOptions) -> u64 {
     debt as u64
 }
 
+/// The target of a level and its score, with whatever jobs are reading.
+pub(super) fn pressure_of(levels: &Levels, options: &KeyspaceOptions, level: usize) -> (u64, f64) {
+    if level == 0 {
+        return (0, levels.level(0).len() as f64 / options.level0_tables.max(1) as f64);
+    }
+    let target = target_bytes(options, level);
+    (target as u64, levels.level_bytes(level) as f64 / target.max(1.0))
+}
+
 /// The target of a level from 1.
 fn target_bytes(options: &KeyspaceOptions, level: usize) -> f64 {
     options.level1_bytes as f64 * (options.level_ratio as f64).powi(level as i32 - 1)

@@ -4,7 +4,7 @@
 //! Calls nothing that touches a file, so that a policy runs in a simulator.
 //!
 //! Parts: `span` (ranges of keys), `plan` (a compaction as a value), `running` (claims of jobs), `leveled` (the policy of
-//! [`Layout::Leveled`]). A further layout is a further policy with these three functions.
+//! [`Layout::Leveled`]). A further layout is a further policy with these functions.
 //!
 //! The caller promises: every running job of the keyspace is in `running`, from the moment it was picked until the
 //! levels show its outcome.
@@ -67,6 +67,14 @@ pub fn pick_manual(
         Layout::Leveled => {
             leveled::pick_manual(&leveled::Policy { levels, options, running, oldest_snapshot }, bounds)
         }
+    }
+}
+
+/// Bytes that a level may hold before it is merged (0 at level 0, which counts tables), and how near it is to that: from 1
+/// on it is due.
+pub fn pressure_of(levels: &Levels, options: &KeyspaceOptions, level: usize) -> (u64, f64) {
+    match options.layout {
+        Layout::Leveled => leveled::pressure_of(levels, options, level),
     }
 }
 

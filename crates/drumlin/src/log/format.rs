@@ -67,6 +67,16 @@ impl RecordKind {
             _ => None,
         }
     }
+
+    /// Its name, for people.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            RecordKind::Write => "write",
+            RecordKind::Pad => "pad",
+            RecordKind::Mark => "mark",
+            RecordKind::Close => "close",
+        }
+    }
 }
 
 /// The keys of one session's checksums, from the store's secret and the session's salt.
@@ -292,12 +302,21 @@ impl FileHeader {
         let bad = HeaderFault::Bad;
         let mut bytes = Decoder::new(page);
         let (body, checksum) = (bytes.take(HEADER_BYTES - 8)?, bytes.u64()?);
-        let mut fields = Decoder::new(body);
-        if fields.array()? != MAGIC {
+        if body[..MAGIC.len()] != MAGIC {
             return Err(bad("this is not a log segment (wrong magic number)"));
         }
         if checksum != xxh3_64_with_seed(body, secret) {
             return Err(bad("the header's checksum does not match"));
+        }
+        FileHeader::as_it_stands(page)
+    }
+
+    /// What a header page says, its checksum apart.
+    pub(crate) fn as_it_stands(page: &[u8]) -> Result<FileHeader, HeaderFault> {
+        let bad = HeaderFault::Bad;
+        let mut fields = Decoder::new(Decoder::new(page).take(HEADER_BYTES)?);
+        if fields.array()? != MAGIC {
+            return Err(bad("this is not a log segment (wrong magic number)"));
         }
         let version = fields.u32()?;
         if version != VERSION {

@@ -55,6 +55,7 @@ mod entry;
 mod format;
 mod gate;
 mod geometry;
+pub mod inspect;
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod opener;
@@ -274,6 +275,11 @@ impl Log {
     pub fn live_bytes(&self) -> u64 {
         let open = self.shared.table.count() as u64 * self.shared.file_bytes() as u64;
         open + self.shared.state.lock().old.iter().map(|s| s.bytes).sum::<u64>()
+    }
+
+    /// Bytes of log that this session has drawn so far.
+    pub fn written_bytes(&self) -> u64 {
+        self.shared.sequencer.tail().0.saturating_sub(self.shared.header.session_first.0) * Lsn::UNIT_BYTES
     }
 
     /// Bytes of mapped files: open segments, prepared ones and spares.

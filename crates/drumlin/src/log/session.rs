@@ -207,6 +207,11 @@ impl SessionScan {
         self.holes.iter().chain(self.tail.iter().map(|(hole, _)| hole)).take(count)
     }
 
+    /// What comes after the last whole record, if anything, and whether a header says that one was to be there.
+    pub(super) fn tail(&self) -> Option<(&Hole, bool)> {
+        self.tail.as_ref().map(|(hole, begun)| (hole, *begun))
+    }
+
     /// The first hole below `reaches`, in a session whose files go up to `last_end`. What comes after
     /// the last record is none if more files should follow.
     pub(super) fn hole_below(&self, reaches: Lsn, last_end: Lsn) -> Option<&Hole> {

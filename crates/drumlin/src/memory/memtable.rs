@@ -173,6 +173,13 @@ impl MemTable {
         self.list.nodes.arena.entries()
     }
 
+    /// About how many versions, and how many of them deletes, have a key from `start` on and before `end` (`None` is
+    /// unbounded); and whether that is exact, as it is for a few hundred. Else it is a sixteenth off in the mean. O(log n).
+    pub fn approximate_entries(&self, start: Option<&[u8]>, end: Option<&[u8]>) -> (u64, u64, bool) {
+        let from = start.map(|key| Place::before(key, Lsn::MAX));
+        self.list.count(from, end.map(|key| Place::before(key, Lsn::MAX)))
+    }
+
     /// True if it holds neither versions nor range tombstones.
     pub fn is_empty(&self) -> bool {
         self.list.first().is_none() && self.ranges.is_empty()

@@ -34,6 +34,7 @@
 //! ordering named above, weakened to Relaxed, fails one of them).
 #![allow(unsafe_code)]
 
+use std::cell::Cell;
 use std::cmp::Ordering as Order;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64 as PlainAtomicU64;
@@ -55,6 +56,8 @@ const STEPS_MAX: usize = 16;
 const GUIDED_HEIGHT: usize = if cfg!(loom) { usize::MAX } else { 6 };
 /// Nodes that a search passes on the guide's level before it begins at the head.
 const GUIDED_STEPS_MAX: usize = 8;
+/// Nodes of a level by which those of level 0 are told: a sixteenth off, in the mean.
+const COUNTED_MIN: u64 = 256;
 
 /// Numbers the lists of this process; identity only, never modelled.
 static LISTS: PlainAtomicU64 = PlainAtomicU64::new(1);
@@ -337,6 +340,31 @@ impl SkipList {
         self.nodes.key(node) == key
     }
 
+    /// About how many versions, and how many of them deletes, lie from `from` on and before `to`; and whether that is
+    /// exact. Counts along the highest level that has enough of them, so the cost is O(log n).
+    pub(super) fn count(&self, from: Option<Place<'_>>, to: Option<Place<'_>>) -> (u64, u64, bool) {
+        let mut level = self.height.load(Ordering::Relaxed) - 1;
+        loop {
+            let top = self.height.load(Ordering::Relaxed) - 1;
+            let before =
+                from.map_or(self.head(), |from| self.walk(self.head(), top, level, from, |_, _| ()).0);
+            let (seen, deletes) = (Cell::new(0u64), Cell::new(0u64));
+            let counted = |node: Node<'_>| {
+                let is_before = to.is_none_or(|to| self.is_before(node, to));
+                if is_before {
+                    seen.set(seen.get() + 1);
+                    deletes.set(deletes.get() + u64::from(self.nodes.kind(node) == Kind::Delete));
+                }
+                is_before
+            };
+            self.descend(before, level, level, counted, |_, _| ());
+            if level == 0 || seen.get() >= COUNTED_MIN {
+                return (seen.get() << level, deletes.get() << level, level == 0);
+            }
+            level -= 1;
+        }
+    }
+
     pub(super) fn comparator(&self) -> &ComparatorRef {
         &self.comparator
     }
@@ -486,10 +514,11 @@ impl SkipList {
         }
     }
 
-    /// True if a search for `key` would not begin at the head.
+    /// The key at which a search for `key` would begin; `None` if at the head.
     #[cfg(loom)]
-    pub(super) fn is_guided(&self, key: &[u8]) -> bool {
-        self.guide.before(key).is_some()
+    pub(super) fn guided_from(&self, key: &[u8]) -> Option<&[u8]> {
+        // SAFETY: as in `way_in`. Test: loom_a_node_that_the_guide_names_is_whole.
+        self.guide.before(key).map(|(unit, _)| self.nodes.key(unsafe { self.nodes.node(unit) }))
     }
 
     /// Checks invariants 1 to 3 of a list at rest.

@@ -274,6 +274,12 @@ impl<'a> Block<'a> {
         self.prefix
     }
 
+    /// Where the `n`-th entry begins in the block.
+    pub(super) fn offset(&self, n: usize) -> Option<usize> {
+        let start = n.checked_sub(1).map_or(Some(0), |before| self.ends.get(before))?;
+        Some(self.entries_at + start)
+    }
+
     /// The `n`-th entry.
     #[inline(always)]
     pub(super) fn entry(&self, n: usize) -> Result<Entry<'a>, Malformed> {

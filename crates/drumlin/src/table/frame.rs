@@ -226,6 +226,15 @@ pub(super) fn is_raw(trailer: &[u8; TRAILER_BYTES]) -> bool {
 }
 
 impl Checked<'_> {
+    /// The compression in a word.
+    pub(super) fn compression(&self) -> &'static str {
+        match self.compression {
+            RAW => "none",
+            LZ4 => "lz4",
+            _ => "zstd",
+        }
+    }
+
     /// The block in memory of its own.
     pub(super) fn to_shared(&self) -> Result<Arc<[u8]>> {
         if self.compression == RAW {

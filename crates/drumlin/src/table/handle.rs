@@ -29,6 +29,7 @@ use crate::table::block::{Block, Order};
 use crate::table::cursor::{CursorOptions, TableCursor};
 use crate::table::epoch_arc::EpochArc;
 use crate::table::index::{Index, Place};
+use crate::table::reads::block_was_read;
 use crate::table::resident::{Parts, Resident};
 use crate::table::{Shelf, TableCheck, TableMeta, TableOptions, Version, file_name, verify};
 
@@ -272,6 +273,11 @@ impl TableHandle {
         Ok(place.offset)
     }
 
+    /// Bytes of the data blocks.
+    pub fn data_bytes(&self) -> Result<u64> {
+        Ok(self.resident()?.data_end())
+    }
+
     /// The newest range tombstone with LSN < `at` that covers `key`. No I/O if there is none or the table is open.
     pub fn newest_covering(&self, key: &[u8], at: Lsn) -> Result<Option<Lsn>> {
         if let Some(known) = self.newest_covering_cached(key, at, &crossbeam_epoch::pin()) {
@@ -371,6 +377,7 @@ impl TableHandle {
                 return Ok(block.clone());
             }
         }
+        block_was_read();
         let block = match role {
             Role::Leaf => resident.read_leaf(place, &self.options)?,
             Role::Data => resident.read(place)?,

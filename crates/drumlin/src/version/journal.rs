@@ -35,15 +35,15 @@ use super::identity::{Identity, check_page};
 use crate::encoding::{FileDecoder, put_varint};
 use crate::error::{Error, Result};
 
-const MAGIC: [u8; 8] = *b"DrmlnMan";
-const VERSION: u32 = 1;
+pub(super) const MAGIC: [u8; 8] = *b"DrmlnMan";
+pub(super) const VERSION: u32 = 1;
 /// Bytes of the file's header.
 pub(super) const HEADER_BYTES: usize = 64;
 /// Bytes before each payload.
-const RECORD_HEADER_BYTES: usize = 16;
+pub(super) const RECORD_HEADER_BYTES: usize = 16;
 
-const EDIT: u8 = 1;
-const SEAL: u8 = 2;
+pub(super) const EDIT: u8 = 1;
+pub(super) const SEAL: u8 = 2;
 
 /// Makes the records of one manifest file.
 #[derive(Clone, Copy)]
@@ -102,7 +102,7 @@ impl Framer {
     }
 
     /// The payload of the record that begins at `at`, if there is a good one.
-    fn payload<'a>(&self, bytes: &'a [u8], at: usize) -> Option<&'a [u8]> {
+    pub(super) fn payload<'a>(&self, bytes: &'a [u8], at: usize) -> Option<&'a [u8]> {
         let (header, rest) = bytes.get(at..)?.split_at_checked(RECORD_HEADER_BYTES)?;
         let seed = self.seed.wrapping_add(at as u64);
         let length = u32::from_le_bytes(header[..4].try_into().ok()?);

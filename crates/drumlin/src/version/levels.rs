@@ -27,7 +27,7 @@ use crossbeam_epoch::Guard;
 use crate::error::Result;
 use crate::iter::{Cursor, Tombstones};
 use crate::key::{Comparator, ComparatorRef, Kind, Lsn};
-use crate::table::{CursorOptions, TableHandle, TableId, Version};
+use crate::table::{CursorOptions, TableHandle, TableId, TableMeta, Version};
 
 use super::level_cursor::LevelCursor;
 use super::state::Misfit;
@@ -179,26 +179,63 @@ impl Levels {
         cursors
     }
 
-    /// Bytes of table files that hold the versions from `start` to `end` (`None` is unbounded), to one block a table.
-    /// O(tables), and a read for each table of the two ends that is not open.
-    pub fn approximate_bytes(&self, start: Option<&[u8]>, end: Option<&[u8]>) -> Result<u64> {
+    /// About what the tables hold from `start` on and before `end` (`None` is unbounded). Exact but for the tables that an
+    /// end cuts: of these, a share of the versions as of the bytes, to one block. O(tables), and a read for each that is cut
+    /// and not open.
+    pub fn estimate(&self, start: Option<&[u8]>, end: Option<&[u8]>) -> Result<Estimate> {
         let comparator = &*self.comparator;
-        let mut bytes = 0;
-        for table in self.tables().filter(|table| table.meta().overlaps(comparator, start, end, true)) {
+        let mut all = Estimate::default();
+        for table in self.tables().filter(|table| table.meta().overlaps(comparator, start, end, false)) {
             let meta = table.meta();
-            let from = match start {
-                Some(start) if comparator.compare(&meta.smallest, start).is_lt() => {
-                    table.approximate_offset(start)?
-                }
-                _ => 0,
+            let begins = start.filter(|start| comparator.compare(&meta.smallest, start).is_lt());
+            let ends = end.filter(|end| !meta.ends_before(comparator, end));
+            if begins.is_none() && ends.is_none() {
+                all.bytes += meta.file_bytes;
+                all.versions += meta.entries;
+                all.deletes += meta.deletes;
+                continue;
+            }
+            let data_bytes = table.data_bytes()?.max(1);
+            let from = begins.map_or(Ok(0), |start| table.approximate_offset(start))?;
+            let to = ends.map_or(Ok(data_bytes), |end| table.approximate_offset(end))?;
+            let share = |all: u64| {
+                let part = u128::from(all) * u128::from(to.saturating_sub(from)) / u128::from(data_bytes);
+                u64::try_from(part).unwrap_or(all)
             };
-            let to = match end {
-                Some(end) if !meta.ends_before(comparator, end) => table.approximate_offset(end)?,
-                _ => meta.file_bytes,
-            };
-            bytes += to.saturating_sub(from);
+            let versions = share(meta.entries);
+            all.bytes += share(meta.file_bytes);
+            all.versions += versions;
+            all.deletes += share(meta.deletes);
+            all.error += versions.max(meta.entries.saturating_sub(versions));
         }
-        Ok(bytes)
+        Ok(all)
+    }
+
+    /// About how many bytes of keys and values are not overwritten or deleted: those of the tables under which no deeper
+    /// level, and at level 0 no older table, has the same keys. O(tables log tables).
+    pub fn live_bytes(&self) -> u64 {
+        let comparator = &*self.comparator;
+        let covers = |tables: &[Arc<TableHandle>], meta: &TableMeta| {
+            let first = tables.partition_point(|table| table.meta().ends_before(comparator, &meta.smallest));
+            tables
+                .get(first)
+                .is_some_and(|table| comparator.compare(&table.meta().smallest, &meta.largest).is_le())
+        };
+        let mut bytes = 0;
+        for (number, tables) in self.levels.iter().enumerate() {
+            for (at, table) in tables.iter().enumerate() {
+                let meta = table.meta();
+                let overlaps = |older: &Arc<TableHandle>| {
+                    older.meta().overlaps(comparator, Some(&meta.smallest), Some(&meta.largest), true)
+                };
+                let is_above = self.levels[number + 1..].iter().any(|deeper| covers(deeper, meta))
+                    || (number == 0 && tables[at + 1..].iter().any(overlaps));
+                if !is_above {
+                    bytes += meta.raw_bytes;
+                }
+            }
+        }
+        bytes
     }
 
     /// The range tombstones of the tables that overlap [start, end], a set per table; `None` is unbounded.
@@ -231,6 +268,19 @@ impl Levels {
         debug_assert_eq!(next.check(), Ok(()));
         next
     }
+}
+
+/// About what tables hold of a range.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Estimate {
+    /// Bytes of files.
+    pub bytes: u64,
+    /// Versions.
+    pub versions: u64,
+    /// Of these, deletes.
+    pub deletes: u64,
+    /// The versions are no more than this off.
+    pub error: u64,
 }
 
 /// One level in the order of the invariants.

@@ -50,7 +50,7 @@ pub const REWRITE_BYTES_MIN: u64 = 64 << 10;
 /// A manifest is rewritten when it is this many times as large as its snapshot.
 const REWRITE_FACTOR: u64 = 4;
 /// `CURRENT` is one line; more than this is damage. Bytes.
-const CURRENT_BYTES_MAX: u64 = 256;
+pub(super) const CURRENT_BYTES_MAX: u64 = 256;
 
 /// What was found of the manifest file itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -392,7 +392,7 @@ fn write_whole(fs: &dyn FileSystem, path: &Path, bytes: &[u8]) -> Result<Box<dyn
 }
 
 /// Reads a file that must be there, because `why`.
-fn read_whole(fs: &dyn FileSystem, path: &Path, why: &str, bytes_max: u64) -> Result<Vec<u8>> {
+pub(super) fn read_whole(fs: &dyn FileSystem, path: &Path, why: &str, bytes_max: u64) -> Result<Vec<u8>> {
     let file = match fs.open(path, ReadMode::Buffered) {
         Err(error) if error.is_missing_file() => {
             return Err(Error::corruption(path, None, format!("the file is missing, but {why}")));
@@ -415,7 +415,7 @@ fn manifest_name(number: u64) -> String {
 }
 
 /// The number in the file name of a manifest.
-fn manifest_number(name: &str) -> Option<u64> {
+pub(super) fn manifest_number(name: &str) -> Option<u64> {
     let number = name.strip_prefix(MANIFEST_PREFIX)?.parse().ok()?;
     (manifest_name(number) == name).then_some(number)
 }
@@ -428,7 +428,7 @@ fn current_line(number: u64, identity: &Identity) -> Vec<u8> {
 }
 
 /// The number in a `CURRENT`, if it is exactly as written for this store.
-fn current_number(line: &[u8], identity: &Identity) -> Option<u64> {
+pub(super) fn current_number(line: &[u8], identity: &Identity) -> Option<u64> {
     let name = std::str::from_utf8(line).ok()?.split(' ').next()?;
     let number = manifest_number(name)?;
     (line == current_line(number, identity)).then_some(number)

@@ -690,3 +690,45 @@ fn a_store_on_the_real_file_system_is_made_opened_and_refused_as_in_memory() {
     real.fs.remove(&info.path).unwrap();
     assert!(Manifest::load(&*real.fs, &dir).is_err_and(|e| e.is_corruption()));
 }
+
+/// A manifest taken apart: all its edits and the state that opening comes to; and every flipped bit is told, or harmless.
+#[test]
+fn a_manifest_taken_apart_shows_its_edits_and_every_flipped_bit() {
+    let fs = MemFs::new();
+    let edits = edits(4, 12);
+    let mut manifest = Manifest::create(&env(&fs), dir(), identity()).expect("creates");
+    edits.iter().for_each(|edit| manifest.append(edit).expect("appends"));
+    let path = manifest.path();
+    let look = || super::inspect::inspect(&*fs, &path, Some(&identity())).expect("a file");
+    let whole = look();
+    assert_eq!((whole.edits.len(), whole.is_current), (edits.len() + 1, Some(true)));
+    assert_eq!(whole.problems, []);
+    assert!(whole.edits.iter().all(|edit| edit.sealed) && whole.torn.is_none());
+    let changes = |n: usize| whole.edits[n + 1].changes.len();
+    edits.iter().enumerate().for_each(|(n, edit)| assert_eq!(changes(n), edit.changes.len(), "edit {n}"));
+    let state = load_state(&fs).expect("loads");
+    assert_eq!(whole.state.next_table, state.next_table_id);
+    let tables = |report: &super::inspect::ManifestReport| -> usize {
+        report.state.keyspaces.iter().flat_map(|keyspace| &keyspace.levels).map(Vec::len).sum()
+    };
+    assert!(tables(&whole) > 0 && tables(&whole) == state.tables().count());
+    for byte in 0..whole.bytes {
+        for mask in [1, 0x80] {
+            fs.damage(&path, byte, mask).expect("damages");
+            let found = look();
+            let loads = load_state(&fs);
+            assert_eq!(loads.is_err(), !found.problems.is_empty(), "byte {byte}: {found:?}");
+            // What is damaged costs its own edit.
+            assert!(found.edits.len() >= edits.len(), "byte {byte}: {} edits are left", found.edits.len());
+            fs.damage(&path, byte, mask).expect("mends");
+        }
+    }
+    let contents = fs.contents(&path).expect("there");
+    for bytes in 0..contents.len() {
+        fs.set_contents(&path, &contents[..bytes]).expect("sets");
+        let found = look();
+        assert_eq!(load_state(&fs).is_err(), !found.problems.is_empty(), "cut to {bytes}: {found:?}");
+    }
+    let unknown = super::inspect::inspect(&*fs, &path, None).expect("a file");
+    assert!(unknown.edits.is_empty() && unknown.unchecked.len() == 1);
+}

@@ -17,6 +17,7 @@ mod edit;
 #[cfg(test)]
 mod fixture_tests;
 mod identity;
+pub mod inspect;
 mod journal;
 mod level_cursor;
 mod levels;
@@ -30,7 +31,7 @@ mod settings;
 mod state;
 
 pub use edit::{Change, VersionEdit};
-pub use identity::Identity;
+pub use identity::{Identity, STORE_FILE};
 pub use level_cursor::LevelCursor;
 pub use levels::Levels;
 #[cfg(test)]

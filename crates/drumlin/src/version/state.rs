@@ -173,7 +173,7 @@ impl StoreState {
         edit
     }
 
-    fn apply_change(&mut self, change: &Change) -> Result<(), Misfit> {
+    pub(super) fn apply_change(&mut self, change: &Change) -> Result<(), Misfit> {
         match change {
             Change::CreateKeyspace { id, name, options } => self.create_keyspace(*id, name, options)?,
             Change::DropKeyspace { id } => {

@@ -34,6 +34,7 @@ use super::super::keyspace::KeyspaceState;
 use super::super::open::place_of;
 use super::super::store::Store;
 use super::super::superversion::{Generation, SuperVersion};
+use super::super::timing::Timed;
 use super::queue::Job;
 
 impl Store {
@@ -58,9 +59,11 @@ impl Store {
         self.sequencer.wait_completed(end)?;
         self.sync_log(end)?;
         let context = self.job_context(keyspace);
-        let outcome = flush_generations(&context, &generations)?;
-        let bytes = outcome.written_bytes;
-        self.install(keyspace, outcome, Some(end))?;
+        let bytes = self.always_timed(Timed::Flush, || {
+            let outcome = flush_generations(&context, &generations)?;
+            let bytes = outcome.written_bytes;
+            self.install(keyspace, outcome, Some(end)).map(|()| bytes)
+        })?;
         self.background.counters.flushes.fetch_add(1, Ordering::Relaxed);
         self.background.counters.flushed_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.recycle_log()
@@ -81,7 +84,7 @@ impl Store {
     /// Carries a plan out.
     pub(super) fn compact_by(&self, keyspace: &KeyspaceState, plan: &CompactionPlan) -> Result<()> {
         let context = self.job_context(keyspace);
-        let outcome = run_compaction(plan, &context)?;
+        let outcome = self.always_timed(Timed::Compaction, || run_compaction(plan, &context))?;
         self.background.counters.compactions.fetch_add(1, Ordering::Relaxed);
         self.background.counters.read_bytes.fetch_add(outcome.read_bytes, Ordering::Relaxed);
         self.background.counters.compacted_bytes.fetch_add(outcome.written_bytes, Ordering::Relaxed);

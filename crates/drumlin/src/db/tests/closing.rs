@@ -88,7 +88,7 @@ fn an_update_that_close_overtakes_hears_closed_not_corruption() {
 
 #[test]
 fn an_estimate_that_close_overtakes_hears_closed_not_corruption() {
-    overtaken("an estimate", |k| k.approximate_bytes("b"..));
+    overtaken("an estimate", |k| k.approximate_size("b"..));
 }
 
 /// It said that a sound store was corrupt.

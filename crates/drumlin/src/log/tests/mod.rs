@@ -8,6 +8,7 @@ mod damage;
 mod durability;
 mod faults;
 mod flips;
+mod inspect;
 mod recycling;
 mod sessions;
 mod space;

@@ -2,8 +2,8 @@
 
 mod damage;
 mod fixture;
-
 mod handle;
+mod inspect;
 mod model;
 
 use std::path::{Path, PathBuf};

@@ -1,0 +1,37 @@
+//! The shape of a keyspace's tree, table by table.
+//!
+//! Place: `Keyspace::levels`. Tests: tests/sizes.rs, the command's.
+
+use crossbeam_epoch as epoch;
+
+use crate::layout;
+use crate::table::inspect::TableInfo;
+
+use super::keyspace::KeyspaceState;
+
+/// One level of a keyspace, table by table.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LevelInfo {
+    /// Its tables: at level 0 newest first, below in the order of their keys.
+    pub tables: Vec<TableInfo>,
+    /// Bytes that it may hold before it is merged into the next; 0 at level 0, which counts tables.
+    pub target_bytes: u64,
+    /// Tables that it may hold before it is merged; 0 below level 0, where bytes count.
+    pub target_tables: usize,
+    /// What it holds by what it may hold: from 1 on a merge is due, unless no deeper level has anything.
+    pub score: f64,
+}
+
+pub(crate) fn levels(keyspace: &KeyspaceState) -> Vec<LevelInfo> {
+    let levels = keyspace.current.load(&epoch::pin()).levels.clone();
+    let info = |level: usize| {
+        let (target_bytes, score) = layout::pressure_of(&levels, &keyspace.options, level);
+        LevelInfo {
+            tables: levels.level(level).iter().map(|table| TableInfo::of(table.meta())).collect(),
+            target_bytes,
+            target_tables: if level == 0 { keyspace.options.level0_tables } else { 0 },
+            score,
+        }
+    };
+    (0..levels.depth()).map(info).collect()
+}
