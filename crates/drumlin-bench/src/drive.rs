@@ -129,7 +129,7 @@ pub fn drive(engine: &dyn Engine, workload: &Workload, plan: &Plan, progress: &P
         plan,
         keys: AtomicU64::new(plan.keys),
         over: AtomicBool::new(false),
-        ready: Barrier::new(threads as usize + 1),
+        ready: Barrier::new(threads as usize + 1 + usize::from(workload.beside_writer)),
         began: Mutex::new(None),
         failed: Mutex::new(None),
         progress,
@@ -207,13 +207,17 @@ impl Run<'_> {
     /// Puts as fast as it can until the others are done.
     fn write_beside(&self) -> Share {
         let mut hand = Hand::new(self, u64::from(u32::MAX));
-        while !self.over.load(Ordering::Relaxed) {
+        self.ready.wait();
+        // Once at least, however short the others are at work.
+        loop {
             match hand.act(Kind::Put) {
                 Ok(()) => hand.share.operations += 1,
                 Err(error) => self.fail(error),
             }
+            if self.over.load(Ordering::Relaxed) {
+                return hand.share;
+            }
         }
-        hand.share
     }
 
     /// Ends the run.
