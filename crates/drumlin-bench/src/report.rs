@@ -83,7 +83,7 @@ pub struct Line {
     pub device_read: Option<u64>,
     /// Bytes of the store's files for each byte of the user's.
     pub space_amplification: Option<f64>,
-    /// The most resident bytes since the process began.
+    /// The most resident bytes since the store was opened.
     pub resident_peak: Option<u64>,
     /// Latencies.
     pub latencies: Vec<OfKind>,

@@ -5,9 +5,11 @@
 //! 1. A round of every engine comes before the next round of any, so that a noisy minute hurts all alike.
 //! 2. A workload that begins with an empty store gets a fresh one. One that needs every key finds them: what the workloads
 //!    before left if that is a full store, else they are put first, untimed, in random order.
-//! 3. Stores are removed as soon as they are done with, unless they are to stay. One that was there before is measured as
+//! 3. The peak of resident memory is that since the store was opened.
+//! 4. Stores are removed as soon as they are done with, unless they are to stay. One that was there before is measured as
 //!    it is: nothing is put first, and nothing removed.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
@@ -15,6 +17,7 @@ use crate::args::Bench;
 use crate::drive::{Measured, Plan, Progress, drive};
 use crate::engine::{Engine, Error, Result};
 use crate::report::{About, Line};
+use crate::usage::forget_peak;
 use crate::workload::{Begins, Kind, Workload};
 
 /// Opens an engine in a directory.
@@ -50,13 +53,20 @@ fn watched(
     })
 }
 
-/// Bytes of all files under a directory.
+/// What the system counts the space of a file in.
+const BLOCK: u64 = 512;
+
+/// Bytes of all files under a directory, holes left out.
 pub fn files_bytes(directory: &Path) -> Option<u64> {
     let mut bytes = 0;
     for entry in std::fs::read_dir(directory).ok()? {
         let found = entry.ok()?;
         let about = found.metadata().ok()?;
-        bytes += if about.is_dir() { files_bytes(&found.path())? } else { about.len() };
+        bytes += if about.is_dir() {
+            files_bytes(&found.path())?
+        } else {
+            about.len().min(about.blocks() * BLOCK)
+        };
     }
     Some(bytes)
 }
@@ -86,6 +96,7 @@ impl Stage<'_> {
 
     fn engine(&mut self) -> Result<&dyn Engine> {
         if self.engine.is_none() {
+            forget_peak();
             self.engine = Some((self.contender.open)(&self.contender.directory)?);
         }
         Ok(self.engine.as_deref().expect("made above"))

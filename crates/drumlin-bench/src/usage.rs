@@ -19,7 +19,7 @@ pub struct Usage {
     pub read: Option<u64>,
     /// Resident bytes, now.
     pub resident: Option<u64>,
-    /// The most there were resident since the process began.
+    /// The most there were resident since the process began, or since [`forget_peak`].
     pub resident_peak: Option<u64>,
 }
 
@@ -51,6 +51,12 @@ impl Usage {
     }
 }
 
+/// Lets the peak of resident memory begin anew at what is resident now; false where the system does not.
+pub fn forget_peak() -> bool {
+    // Linux forgets it at a 5.
+    fs::write("/proc/self/clear_refs", "5").is_ok()
+}
+
 /// The number behind `name:` in a file of lines.
 fn field(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
@@ -67,6 +73,16 @@ mod tests {
         assert_eq!(field(text, "read_bytes"), Some(12));
         assert_eq!(field(text, "VmRSS"), Some(34));
         assert_eq!(field(text, "read"), None);
+    }
+
+    #[test]
+    fn a_forgotten_peak_is_not_seen_again() {
+        let large = 256 << 20;
+        drop(std::hint::black_box(vec![1u8; large]));
+        let before = Usage::now().resident_peak;
+        let forgets = forget_peak();
+        let after = Usage::now().resident_peak;
+        assert!(!forgets || before.zip(after).is_none_or(|(before, after)| after + (128 << 20) < before));
     }
 
     #[test]
