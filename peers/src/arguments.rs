@@ -20,6 +20,9 @@ pub struct Arguments {
     /// Try every setting of every engine first, print its figures, and let the best one take part
     #[arg(long)]
     pub grid: bool,
+    /// Only settings whose description contains this
+    #[arg(long, value_name = "TEXT")]
+    pub setting: Option<String>,
     /// Count what engines move also where counting costs them something (RocksDB)
     #[arg(long)]
     pub traffic: bool,

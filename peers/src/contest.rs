@@ -56,12 +56,18 @@ pub fn run(
     let contestants = arguments.check()?;
     let workloads = arguments.bench.workloads()?.len();
     let terms = arguments.terms();
-    let side = |contestant: &&'static Contestant| Side {
-        contestant,
-        settings: (contestant.settings)(&terms),
-        best: vec![0; workloads],
+    let side = |contestant: &&'static Contestant| {
+        let mut settings = (contestant.settings)(&terms);
+        if let Some(wanted) = &arguments.setting {
+            settings.retain(|setting| setting.name.contains(wanted));
+        }
+        Side { contestant, settings, best: vec![0; workloads] }
     };
     let mut sides: Vec<Side> = contestants.iter().map(side).collect();
+    sides.retain(|side| !side.settings.is_empty());
+    if sides.is_empty() {
+        return Err(Error::from("no engine has a setting of that description"));
+    }
     let mut contest = Contest { arguments, directory: directory.into(), out, stop };
     let lines = if arguments.grid {
         for side in &mut sides {

@@ -11,13 +11,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::Parser;
 use drumlin_bench::engine::{Error, Result};
 use drumlin_peers::arguments::Arguments;
-use drumlin_peers::contest;
+use drumlin_peers::{contest, memory};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 static STOP: AtomicBool = AtomicBool::new(false);
 
 fn main() -> ExitCode {
+    memory::keep();
     let arguments = Arguments::parse();
     if arguments.bench.benchmarks == ["list"] {
         for workload in drumlin_bench::workload::WORKLOADS {

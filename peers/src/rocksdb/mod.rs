@@ -65,22 +65,26 @@ pub fn grid(bench: &Bench) -> Vec<Choices> {
     let half = (bench.memory << 20) / 2;
     let usual = bench.memtable.map_or((64 << 20).min(half / 2), |mib| mib << 20);
     let plain = Choices::plain(usual);
+    let kept = Choices { clock_cache: true, kept_iterators: true, ..plain };
+    let settled = Choices { flushed: true, ..kept };
+    let mapped = Choices { mapped: true, verified: false, ..settled };
     let mut grid = vec![
+        kept,
         plain,
-        Choices { clock_cache: true, ..plain },
-        Choices { hash_index: true, memtable_filter: true, ..plain },
-        Choices { writes: Writes::Led, ..plain },
-        Choices { writes: Writes::Pipelined, ..plain },
-        Choices { writes: Writes::Unordered, ..plain },
-        Choices { kept_iterators: true, ..plain },
-        Choices { flushed: true, ..plain },
-        Choices { flushed: true, clock_cache: true, kept_iterators: true, restart: 8, ..plain },
-        Choices { flushed: true, mapped: true, verified: false, kept_iterators: true, ..plain },
+        Choices { hash_index: true, memtable_filter: true, ..kept },
+        Choices { writes: Writes::Led, ..kept },
+        Choices { writes: Writes::Pipelined, ..kept },
+        Choices { writes: Writes::Unordered, ..kept },
+        settled,
+        Choices { hash_index: true, ..settled },
+        Choices { level_0: 1, restart: 8, ..settled },
+        mapped,
+        Choices { level_0: 1, ..mapped },
     ];
     // The memory component is what is compared if its size is given.
     if bench.memtable.is_none() {
         let sizes = [256 << 20, half].into_iter().filter(|size| *size <= half && *size > usual);
-        grid.extend(sizes.map(|memtable| Choices { memtable, ..plain }));
+        grid.extend(sizes.map(|memtable| Choices { memtable, ..kept }));
         grid.dedup();
     }
     grid

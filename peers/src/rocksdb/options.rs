@@ -39,9 +39,11 @@ pub struct Choices {
     pub hash_index: bool,
     /// Entries between two that a block can be entered at.
     pub restart: i32,
+    /// Tables of level 0 that start a merge.
+    pub level_0: i32,
     /// Memtables have a filter.
     pub memtable_filter: bool,
-    /// Tables are mapped: blocks lie in the page cache, beyond the budget.
+    /// Tables are mapped: blocks are looked at in the page cache, and the budget stays unused.
     pub mapped: bool,
     /// Checksums of blocks are compared when they are read.
     pub verified: bool,
@@ -60,6 +62,7 @@ impl Choices {
             clock_cache: false,
             hash_index: false,
             restart: 16,
+            level_0: 4,
             memtable_filter: false,
             mapped: false,
             verified: true,
@@ -83,9 +86,10 @@ impl Choices {
         add(self.clock_cache, "HyperClock cache");
         add(self.hash_index, "hash index in data blocks");
         add(self.restart != 16, &format!("a restart every {} entries", self.restart));
+        add(self.level_0 != 4, &format!("merges from {} tables of level 0 on", self.level_0));
         add(self.memtable_filter, "memtable filter");
-        add(self.mapped, "tables mapped (beyond the budget)");
-        add(!self.verified, "checksums not compared");
+        add(self.mapped, "tables mapped: blocks in the page cache");
+        add(!self.verified, "checksums of blocks not compared");
         add(self.kept_iterators, "iterators kept and refreshed");
         add(self.flushed, "memtables flushed when settled");
         words
@@ -134,6 +138,7 @@ impl Choices {
             options.set_memtable_prefix_bloom_ratio(0.1);
             options.set_memtable_whole_key_filtering(true);
         }
+        options.set_level_zero_file_num_compaction_trigger(self.level_0);
         options.set_allow_mmap_reads(self.mapped);
         options.set_stats_dump_period_sec(0);
         if counts {
