@@ -149,7 +149,10 @@ impl Contest<'_> {
             name: side.contestant.name,
             directory: self.directory.join(side.contestant.name),
             open: Box::new(move |directory| {
-                memory::give_back();
+                // Not where the time of opening is taken.
+                if std::fs::read_dir(directory)?.next().is_none() {
+                    memory::give_back();
+                }
                 (side.settings[setting].open)(directory)
             }),
         };

@@ -16,7 +16,7 @@ use ::fjall::config::{
 };
 use ::fjall::{CompressionType, Database, Guard, Keyspace, KeyspaceCreateOptions, PersistMode};
 use drumlin_bench::args::{Bench, Compress, Survives};
-use drumlin_bench::engine::{Change, Engine, Result, SeeRecord, SeeValue, Traffic};
+use drumlin_bench::engine::{Change, Engine, Holds, Result, SeeRecord, SeeValue, Traffic};
 
 use crate::setting::{Setting, Terms};
 use crate::stripes::Stripes;
@@ -163,6 +163,11 @@ impl Engine for Fjall {
         self.persist()
     }
 
+    fn put_synced(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.records.insert(key, value)?;
+        Ok(self.db.persist(PersistMode::SyncData)?)
+    }
+
     fn put_many(&self, records: &[(Vec<u8>, &[u8])]) -> Result<()> {
         let mode = match self.survives {
             Survives::Memory => None,
@@ -243,5 +248,13 @@ impl Engine for Fjall {
 
     fn traffic(&self) -> Option<Traffic> {
         None
+    }
+
+    fn holds(&self) -> Holds {
+        Holds {
+            tables: Some(self.records.table_count() as u64),
+            memtable_bytes: Some(self.db.write_buffer_size()),
+            log_bytes: None,
+        }
     }
 }

@@ -26,8 +26,14 @@ pub struct Lmdb {
     words: String,
 }
 
-/// Address space for the map: more than any bench fills.
-const MAP_BYTES: usize = 64 << 30;
+/// Address space for a map that is only read: more than any bench fills.
+const MAP_BYTES: u64 = 64 << 30;
+
+/// Bytes of the map. A writable one is a file of that size, with holes, and whoever copies it copies them.
+fn map_bytes(bench: &Bench, writable_map: bool) -> usize {
+    let records = bench.num * (bench.key_size + bench.value_size + 64) as u64;
+    (if writable_map { (1 << 30) + records * 8 } else { MAP_BYTES }) as usize
+}
 
 fn flags(bench: &Bench, writable_map: bool, read_ahead: bool) -> EnvFlags {
     let mut flags = EnvFlags::NO_MEM_INIT;
@@ -55,7 +61,7 @@ impl Lmdb {
     /// Opens the store in `directory`, or makes it.
     pub fn open(directory: &Path, bench: &Bench, writable_map: bool, read_ahead: bool) -> Result<Lmdb> {
         let mut options = EnvOpenOptions::new();
-        options.map_size(MAP_BYTES).max_readers(1024);
+        options.map_size(map_bytes(bench, writable_map)).max_readers(1024);
         // SAFETY: nobody else writes to the files of a store that this program has made; leaving syncs out may cost the store in a
         // power loss, which this program does not have. tests/engines.rs opens every setting.
         let env = unsafe { options.flags(flags(bench, writable_map, read_ahead)).open(directory)? };
@@ -101,6 +107,11 @@ impl Engine for Lmdb {
 
     fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
         self.write(|transaction| self.records.put(transaction, key, value))
+    }
+
+    fn put_synced(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.put(key, value)?;
+        Ok(self.env.force_sync()?)
     }
 
     fn put_many(&self, records: &[(Vec<u8>, &[u8])]) -> Result<()> {

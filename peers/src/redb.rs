@@ -34,11 +34,22 @@ impl Redb {
     }
 
     fn write<T>(&self, write: impl FnOnce(&mut Table<'_, &[u8], &[u8]>) -> Result<T>) -> Result<T> {
+        self.write_with(
+            match self.survives {
+                Survives::Disk => Durability::Immediate,
+                Survives::Process | Survives::Memory => Durability::None,
+            },
+            write,
+        )
+    }
+
+    fn write_with<T>(
+        &self,
+        durability: Durability,
+        write: impl FnOnce(&mut Table<'_, &[u8], &[u8]>) -> Result<T>,
+    ) -> Result<T> {
         let mut transaction = self.db.begin_write()?;
-        transaction.set_durability(match self.survives {
-            Survives::Disk => Durability::Immediate,
-            Survives::Process | Survives::Memory => Durability::None,
-        })?;
+        transaction.set_durability(durability)?;
         let written = write(&mut transaction.open_table(RECORDS)?)?;
         transaction.commit()?;
         Ok(written)
@@ -72,6 +83,10 @@ impl Engine for Redb {
 
     fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
         self.write(|table| Ok(table.insert(key, value).map(drop)?))
+    }
+
+    fn put_synced(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.write_with(Durability::Immediate, |table| Ok(table.insert(key, value).map(drop)?))
     }
 
     fn put_many(&self, records: &[(Vec<u8>, &[u8])]) -> Result<()> {

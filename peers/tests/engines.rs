@@ -109,6 +109,10 @@ fn every_engine_answers_as_a_sorted_map_would() {
                         assert_eq!(absent, !model.contains_key(&key), "{}", engine.name());
                         model.entry(key).or_insert(value);
                     }
+                    4 if step % 50 == 0 => {
+                        engine.put_synced(&key, &value).expect("a put");
+                        model.insert(key, value);
+                    }
                     _ => {
                         engine.put(&key, &value).expect("a put");
                         model.insert(key, value);
@@ -133,6 +137,9 @@ fn what_was_settled_is_there_when_the_store_is_opened_again() {
             for number in 0..20 {
                 engine.put(&key(number), b"value").expect("a put");
             }
+            // A store that tells where its data is tells of some.
+            let holds = engine.holds();
+            assert!(holds.tables.zip(holds.memtable_bytes).is_none_or(|(tables, bytes)| tables + bytes > 0));
             engine.settle().expect("it settles");
             drop(engine);
             assert_eq!(scan(&*open(directory), b"", 100, false).len(), 20);

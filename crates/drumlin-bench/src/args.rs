@@ -2,7 +2,9 @@
 //!
 //! Place: parsed by the command line and by the peers' program; turned into a [`Plan`] and [`Settings`] here.
 //!
-//! 1. A flag that db_bench has means the same here and may be written as there, with underscores.
+//! 1. A flag that db_bench has means the same here and may be written as there, with underscores; but numbers of operations
+//!    are those of all threads together.
+//! 2. What is checked here panics nowhere else.
 
 use std::time::Duration;
 
@@ -12,6 +14,9 @@ use drumlin::{Compression, Durability};
 use crate::drive::Plan;
 use crate::store::Settings;
 use crate::workload::{WORKLOADS, Workload};
+
+/// So many threads are not too many for any machine.
+pub const THREADS_MAX: u64 = 4096;
 
 /// What a write survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -58,13 +63,13 @@ pub struct Bench {
     /// Keys in the store
     #[arg(long, default_value_t = 1_000_000, value_name = "N")]
     pub num: u64,
-    /// Operations of workloads that read [default: as many as keys]
+    /// Operations of workloads that only read, of all threads together [default: as many as keys]
     #[arg(long, value_name = "N")]
     pub reads: Option<u64>,
-    /// Operations of workloads that write [default: as many as keys]
+    /// Operations of workloads that write, of all threads together [default: as many as keys]
     #[arg(long, value_name = "N")]
     pub writes: Option<u64>,
-    /// End each workload after so many seconds
+    /// End each workload after so many seconds, if operations are left
     #[arg(long, value_name = "SECONDS")]
     pub duration: Option<f64>,
     /// Threads
@@ -103,6 +108,9 @@ pub struct Bench {
     /// Bytes of a block
     #[arg(long, alias = "block_size", default_value_t = 4096, value_name = "BYTES")]
     pub block_size: usize,
+    /// Bytes after which a table is cut
+    #[arg(long, alias = "target_file_size_base", default_value_t = 32 << 20, value_name = "BYTES")]
+    pub table_size: u64,
     /// Bits of filter for a key
     #[arg(long, alias = "bloom_bits", default_value_t = 10.0, value_name = "BITS")]
     pub bloom_bits: f64,
@@ -137,18 +145,34 @@ impl Bench {
 
     /// What is wrong with the rest, if anything.
     pub fn check(&self) -> Result<(), String> {
+        let within = |name: &str, value: f64, least: f64, most: f64| {
+            if (least..=most).contains(&value) {
+                Ok(())
+            } else {
+                Err(format!("--{name} must be from {least} to {most}"))
+            }
+        };
+        let count = |name, value: u64, most: u64| within(name, value as f64, 1.0, most as f64);
         if self.key_size < 9 {
             return Err(
                 "--key-size must be 9 or more: eight bytes are the number, and one tells absent keys".into(),
             );
         }
-        if self.num == 0 || self.threads == 0 || self.batch_size == 0 || self.rounds == 0 {
-            return Err("--num, --threads, --batch-size and --rounds must be 1 or more".into());
-        }
-        if self.rate.is_some_and(|rate| rate.is_nan() || rate <= 0.0) {
-            return Err("--rate must be more than 0".into());
-        }
-        Ok(())
+        count("key-size", self.key_size as u64, 1 << 16)?;
+        within("value-size", self.value_size as f64, 0.0, f64::from(1 << 30))?;
+        count("num", self.num, 1 << 40)?;
+        count("reads", self.reads.unwrap_or(1), 1 << 50)?;
+        count("writes", self.writes.unwrap_or(1), 1 << 50)?;
+        count("threads", self.threads, THREADS_MAX)?;
+        count("batch-size", self.batch_size, 1 << 20)?;
+        count("seek-nexts", self.seek_nexts as u64, 1 << 40)?;
+        count("rounds", self.rounds.into(), 1000)?;
+        count("memory", self.memory as u64, 1 << 24)?;
+        count("memtable", self.memtable.unwrap_or(1) as u64, 1 << 24)?;
+        count("block-size", self.block_size as u64, 1 << 30)?;
+        within("rate", self.rate.unwrap_or(1.0), 1e-3, 1e9)?;
+        within("duration", self.duration.unwrap_or(1.0), 1e-3, 1e9)?;
+        within("compression-ratio", self.compression_ratio, 0.0, 1.0)
     }
 
     /// What `workload` is to do.
@@ -156,7 +180,7 @@ impl Bench {
         let asked = if workload.writes() { self.writes } else { self.reads };
         Plan {
             keys: self.num,
-            operations: asked.unwrap_or(self.num),
+            operations: asked.unwrap_or_else(|| workload.operations(self.num)),
             at_most: self.duration.map(Duration::from_secs_f64),
             threads: self.threads,
             rate: self.rate,
@@ -186,8 +210,10 @@ impl Bench {
                 Compress::Lz4 => Compression::Lz4,
             },
             block_bytes: self.block_size,
+            table_bytes: self.table_size,
             filter_bits: self.bloom_bits,
             background_threads: self.background,
+            must_exist: self.use_existing_db,
         }
     }
 }

@@ -23,7 +23,7 @@ use crate::keys::{Chooser, mix, write_key};
 use crate::latency::Latency;
 use crate::usage::Usage;
 use crate::values::Values;
-use crate::workload::{Kind, Workload};
+use crate::workload::{Kind, Length, Workload};
 
 /// How much is done, and how.
 #[derive(Clone, Debug)]
@@ -61,14 +61,20 @@ pub struct Plan {
 pub struct Measured {
     /// Operations done.
     pub operations: u64,
+    /// Puts of the thread beside, if there was one.
+    pub beside: Option<u64>,
     /// Of the gets, those that found a value; records that scans met.
     pub found: u64,
+    /// Bytes of keys and values that were written, beside included.
+    pub user_bytes: u64,
     /// Until the last thread was done.
     pub burst: Duration,
     /// Until nothing was owed.
     pub drained: Duration,
     /// Bytes owed when the last thread was done.
     pub debt_at_burst: Option<u64>,
+    /// Bytes owed when nothing was to be owed any more.
+    pub debt_left: Option<u64>,
     /// Latencies by kind of operation, those that happened.
     pub latencies: Vec<(Kind, Latency)>,
     /// What went through the engine's files, until drained.
@@ -107,6 +113,7 @@ struct Run<'a> {
 struct Share {
     operations: u64,
     found: u64,
+    user_bytes: u64,
     latencies: Vec<(Kind, Latency)>,
 }
 
@@ -128,6 +135,7 @@ pub fn drive(engine: &dyn Engine, workload: &Workload, plan: &Plan, progress: &P
         progress,
     };
     let traffic_before = engine.traffic();
+    Usage::forget_peak();
     let (mut measured, began, usage_before) = std::thread::scope(|scope| {
         let beside = workload.beside_writer.then(|| scope.spawn(|| run.write_beside()));
         let hands: Vec<_> = (0..threads)
@@ -150,7 +158,9 @@ pub fn drive(engine: &dyn Engine, workload: &Workload, plan: &Plan, progress: &P
         measured.debt_at_burst = engine.debt_bytes();
         run.over.store(true, Ordering::Relaxed);
         if let Some(beside) = beside {
-            beside.join().expect("a worker's panic is the bench's");
+            let share = beside.join().expect("a worker's panic is the bench's");
+            measured.beside = Some(share.operations);
+            measured.user_bytes += share.user_bytes;
         }
         (measured, began, usage_before)
     });
@@ -159,6 +169,7 @@ pub fn drive(engine: &dyn Engine, workload: &Workload, plan: &Plan, progress: &P
     }
     engine.settle()?;
     measured.drained = began.elapsed();
+    measured.debt_left = engine.debt_bytes();
     measured.usage = Usage::now().since(&usage_before);
     measured.traffic = engine.traffic().zip(traffic_before).map(|(now, before)| now.since(&before));
     Ok(measured)
@@ -168,6 +179,7 @@ impl Measured {
     fn add(&mut self, share: Share) {
         self.operations += share.operations;
         self.found += share.found;
+        self.user_bytes += share.user_bytes;
         for (kind, latency) in share.latencies {
             match self.latencies.iter_mut().find(|(of, _)| *of == kind) {
                 Some((_, all)) => all.join(&latency),
@@ -187,21 +199,27 @@ impl Run<'_> {
             None => hand.operate(),
         };
         if let Err(error) = outcome {
-            self.over.store(true, Ordering::Relaxed);
-            self.failed.lock().expect("no thread panics with it").get_or_insert(error);
+            self.fail(error);
         }
         hand.share
     }
 
     /// Puts as fast as it can until the others are done.
-    fn write_beside(&self) {
+    fn write_beside(&self) -> Share {
         let mut hand = Hand::new(self, u64::from(u32::MAX));
         while !self.over.load(Ordering::Relaxed) {
-            if let Err(error) = hand.act(Kind::Put) {
-                self.over.store(true, Ordering::Relaxed);
-                self.failed.lock().expect("no thread panics with it").get_or_insert(error);
+            match hand.act(Kind::Put) {
+                Ok(()) => hand.share.operations += 1,
+                Err(error) => self.fail(error),
             }
         }
+        hand.share
+    }
+
+    /// Ends the run.
+    fn fail(&self, error: Error) {
+        self.over.store(true, Ordering::Relaxed);
+        self.failed.lock().expect("no thread panics with it").get_or_insert(error);
     }
 }
 
@@ -248,9 +266,8 @@ impl<'a> Hand<'a> {
     /// The loop, closed or open.
     fn operate(&mut self) -> Result<()> {
         let plan = self.run.plan;
-        let (quota, began) = (self.quota(), self.began());
-        // What an operation of a batch counts for.
-        let step = if self.puts_batches() { plan.batch } else { 1 };
+        let (quota, began, run) = (self.quota(), self.began(), self.run);
+        let step = self.step();
         let pace =
             plan.rate.map(|rate| Duration::from_secs_f64(plan.threads.max(1) as f64 * step as f64 / rate));
         let mut due = began
@@ -275,13 +292,12 @@ impl<'a> Hand<'a> {
             last = now;
             self.share.operations += step;
             if self.share.operations - told >= TELL_EVERY {
-                self.run.progress.done.fetch_add(self.share.operations - told, Ordering::Relaxed);
+                run.progress.done.fetch_add(self.share.operations - told, Ordering::Relaxed);
                 told = self.share.operations;
-                let late = plan.at_most.is_some_and(|most| now - began > most);
-                let run = self.run;
-                if late || run.over.load(Ordering::Relaxed) || run.progress.stop.load(Ordering::Relaxed) {
-                    break;
-                }
+            }
+            let is_late = plan.at_most.is_some_and(|most| now - began > most);
+            if is_late || run.over.load(Ordering::Relaxed) || run.progress.stop.load(Ordering::Relaxed) {
+                break;
             }
         }
         Ok(())
@@ -310,7 +326,25 @@ impl<'a> Hand<'a> {
     }
 
     fn puts_batches(&self) -> bool {
-        self.run.plan.batch > 1 && self.run.workload.mix == [(Kind::Put, 1.0)]
+        self.run.plan.batch > 1 && matches!(self.run.workload.mix, [(Kind::Put, _)])
+    }
+
+    /// What one call counts for: its keys, of batches and multi-gets.
+    fn step(&self) -> u64 {
+        match self.run.workload.mix {
+            [(Kind::GetMany, _)] => self.run.plan.together as u64,
+            _ if self.puts_batches() => self.run.plan.batch,
+            _ => 1,
+        }
+    }
+
+    /// Records of the next scan.
+    fn scan_length(&mut self) -> usize {
+        match self.run.workload.scans {
+            Length::Asked => self.run.plan.scan_length,
+            Length::Exactly(records) => records,
+            Length::UpTo(most) => self.chooser.random().random_range(1..=most),
+        }
     }
 
     /// Draws a key and makes its bytes.
@@ -321,21 +355,27 @@ impl<'a> Hand<'a> {
 
     fn act(&mut self, kind: Kind) -> Result<()> {
         let (plan, engine) = (self.run.plan, self.run.engine);
+        let record = (plan.key_bytes + plan.value_bytes) as u64;
         match kind {
             Kind::Put if self.puts_batches() => {
                 self.draw_keys(plan.batch as usize);
                 let value = self.values.next(plan.value_bytes);
                 let records: Vec<_> = self.keys.drain(..).map(|key| (key, value)).collect();
                 engine.put_many(&records)?;
+                self.share.user_bytes += record * plan.batch;
             }
-            Kind::Put => {
-                self.next_key();
-                engine.put(&self.key, self.values.next(plan.value_bytes))?;
-            }
-            Kind::Insert => {
-                let number = self.run.keys.fetch_add(1, Ordering::Relaxed);
-                write_key(&mut self.key, number);
-                engine.put(&self.key, self.values.next(plan.value_bytes))?;
+            Kind::Put | Kind::PutSynced | Kind::Insert => {
+                if kind == Kind::Insert {
+                    write_key(&mut self.key, self.run.keys.fetch_add(1, Ordering::Relaxed));
+                } else {
+                    self.next_key();
+                }
+                let value = self.values.next(plan.value_bytes);
+                match kind {
+                    Kind::PutSynced => engine.put_synced(&self.key, value)?,
+                    _ => engine.put(&self.key, value)?,
+                }
+                self.share.user_bytes += record;
             }
             Kind::Get => {
                 self.next_key();
@@ -358,23 +398,29 @@ impl<'a> Hand<'a> {
             }
             Kind::Scan => {
                 self.next_key();
-                self.share.found += engine.scan(&self.key, plan.scan_length, false, &mut see)? as u64;
+                let length = self.scan_length();
+                self.share.found += engine.scan(&self.key, length, false, &mut see)? as u64;
             }
             Kind::Update => {
                 self.next_key();
                 let fresh = self.values.next(plan.value_bytes);
                 engine.update(&self.key, &|old| changed(old, fresh))?;
+                self.share.user_bytes += record;
             }
             Kind::PutIfAbsent => {
                 self.next_key();
                 let value = self.values.next(plan.value_bytes);
-                self.share.found += u64::from(!engine.put_if_absent(&self.key, value)?);
+                match engine.put_if_absent(&self.key, value)? {
+                    true => self.share.user_bytes += record,
+                    false => self.share.found += 1,
+                }
             }
             Kind::Delete => {
                 self.next_key();
                 engine.delete(&self.key)?;
+                self.share.user_bytes += plan.key_bytes as u64;
             }
-            Kind::Walk | Kind::WalkBack => {}
+            Kind::Walk | Kind::WalkBack | Kind::Open => {}
         }
         Ok(())
     }
@@ -421,7 +467,7 @@ fn part(all: u64, threads: u64, thread: u64) -> Range<u64> {
 }
 
 /// Looks at a record, so that nobody can leave out reading it.
-fn see(key: &[u8], value: &[u8]) {
+pub(crate) fn see(key: &[u8], value: &[u8]) {
     std::hint::black_box((key.len(), value.first().copied()));
 }
 

@@ -33,6 +33,16 @@ pub struct Traffic {
 }
 
 impl Traffic {
+    /// Both together.
+    pub fn plus(&self, other: &Traffic) -> Traffic {
+        Traffic {
+            written: self.written + other.written,
+            logged: self.logged + other.logged,
+            read: self.read + other.read,
+            reads: self.reads + other.reads,
+        }
+    }
+
     /// What came since `before`.
     pub fn since(&self, before: &Traffic) -> Traffic {
         Traffic {
@@ -44,6 +54,17 @@ impl Traffic {
     }
 }
 
+/// Where an engine's data is; what it does not tell is `None`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Holds {
+    /// Sorted files.
+    pub tables: Option<u64>,
+    /// Bytes of memory that hold what is in no such file yet.
+    pub memtable_bytes: Option<u64>,
+    /// Bytes of log that the next open would read.
+    pub log_bytes: Option<u64>,
+}
+
 /// A key-value store under test.
 pub trait Engine: Send + Sync {
     /// Its name in reports.
@@ -52,6 +73,10 @@ pub trait Engine: Send + Sync {
     fn settings(&self) -> String;
     /// Sets one key.
     fn put(&self, key: &[u8], value: &[u8]) -> Result<()>;
+    /// Sets one key, and waits until it survives a power loss.
+    fn put_synced(&self, _key: &[u8], _value: &[u8]) -> Result<()> {
+        Err(format!("{} has no put that is synced by itself", self.name()).into())
+    }
     /// Sets several keys in one atomic batch.
     fn put_many(&self, records: &[(Vec<u8>, &[u8])]) -> Result<()>;
     /// Removes one key.
@@ -73,4 +98,8 @@ pub trait Engine: Send + Sync {
     fn debt_bytes(&self) -> Option<u64>;
     /// What it moved, if it can be counted where files are called.
     fn traffic(&self) -> Option<Traffic>;
+    /// Where its data is.
+    fn holds(&self) -> Holds {
+        Holds::default()
+    }
 }

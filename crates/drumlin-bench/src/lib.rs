@@ -8,7 +8,8 @@
 //! engine    what is measured           store     Drumlin as one
 //! latency   how long things took       usage     processor, device, memory
 //! counting  what goes through files    report    a run as text and as JSON
-//! medians   rounds put together              limits   what the machine can do
+//! medians   rounds put together    limits   what the machine can do
+//! reopen    a closed or killed store, opened
 //! ```
 //! 1. A write figure's time ends when nothing is owed; the burst stands beside it, never alone.
 //! 2. Every figure is printed with what it hangs on.
@@ -27,6 +28,7 @@ pub mod latency;
 pub mod limits;
 pub mod medians;
 pub mod permutation;
+mod reopen;
 pub mod report;
 pub mod session;
 pub mod store;

@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::drive::{Measured, Plan};
-use crate::engine::Traffic;
+use crate::engine::{Holds, Traffic};
 use crate::latency::Percentiles;
 use crate::workload::Workload;
 
@@ -47,7 +47,7 @@ pub struct Line {
     pub threads: u64,
     /// Operations a second that were asked for: an open loop.
     pub asked_rate: Option<f64>,
-    /// Puts in one batch.
+    /// Puts in one batch; keys of one multi-get.
     pub batch: u64,
     /// What a write survives.
     pub durability: &'static str,
@@ -55,6 +55,8 @@ pub struct Line {
     pub memory_bytes: u64,
     /// Operations done.
     pub operations: u64,
+    /// Puts that a thread did beside, as fast as it could.
+    pub beside: Option<u64>,
     /// Of gets, those that found something; of scans, records.
     pub found: u64,
     /// Until the last operation.
@@ -67,8 +69,11 @@ pub struct Line {
     pub burst_rate: f64,
     /// Bytes that compaction owed then.
     pub debt_bytes: Option<u64>,
-    /// Processor time of an operation, in microseconds.
-    pub processor_us: f64,
+    /// Bytes that it owed when the drained time ended.
+    pub debt_left_bytes: Option<u64>,
+    /// Processor time of an operation, in microseconds, the background's included; not of an open loop, whose threads look
+    /// at the clock meanwhile.
+    pub processor_us: Option<f64>,
     /// Bytes written to files for each byte of the user's.
     pub write_amplification: Option<f64>,
     /// The same without the log.
@@ -81,9 +86,17 @@ pub struct Line {
     pub device_written: Option<u64>,
     /// Bytes that the system says came from a device.
     pub device_read: Option<u64>,
-    /// Bytes of the store's files for each byte of the user's.
+    /// Bytes of the store's files for each byte of the user's that is there.
     pub space_amplification: Option<f64>,
-    /// The most resident bytes since the store was opened.
+    /// Bytes of keys and values that were written.
+    pub user_bytes: u64,
+    /// Sorted files at the end (of an opened store: when it was opened).
+    pub tables: Option<u64>,
+    /// Bytes of memory that hold what is in no such file.
+    pub memtable_bytes: Option<u64>,
+    /// Bytes of log that an open would read.
+    pub log_bytes: Option<u64>,
+    /// The most resident bytes during the run, mapped files included.
     pub resident_peak: Option<u64>,
     /// Latencies.
     pub latencies: Vec<OfKind>,
@@ -103,6 +116,10 @@ pub struct About {
     pub round: u32,
     /// Bytes of the store's files at the end.
     pub files_bytes: Option<u64>,
+    /// Keys in it, if that is known.
+    pub live: Option<f64>,
+    /// Where its data is.
+    pub holds: Holds,
 }
 
 impl Line {
@@ -110,9 +127,7 @@ impl Line {
     pub fn of(workload: &Workload, plan: &Plan, measured: &Measured, about: About) -> Line {
         let record = (plan.key_bytes + plan.value_bytes) as f64;
         let operations = measured.operations.max(1) as f64;
-        let puts: u64 =
-            measured.latencies.iter().filter(|(kind, _)| kind.writes()).map(|(_, l)| l.count()).sum();
-        let user = puts as f64 * plan.batch.max(1) as f64 * record;
+        let user = measured.user_bytes as f64;
         let of_user = |bytes: u64| (user > 0.0).then(|| bytes as f64 / user);
         let traffic = measured.traffic;
         let each = |bytes: fn(&Traffic) -> u64| traffic.map(|t| bytes(&t) as f64 / operations);
@@ -128,24 +143,36 @@ impl Line {
             value_bytes: plan.value_bytes,
             threads: plan.threads,
             asked_rate: plan.rate,
-            batch: plan.batch,
+            batch: if workload.takes_batches() { plan.batch } else { 1 },
             durability: about.durability,
             memory_bytes: about.memory_bytes,
             operations: measured.operations,
+            beside: measured.beside,
             found: measured.found,
             burst_s: measured.burst.as_secs_f64(),
             drained_s: measured.drained.as_secs_f64(),
             rate: if workload.writes() { drained } else { burst_rate },
             burst_rate,
             debt_bytes: measured.debt_at_burst,
-            processor_us: measured.usage.processor.as_secs_f64() * 1e6 / operations,
+            debt_left_bytes: measured.debt_left,
+            processor_us: plan
+                .rate
+                .is_none()
+                .then(|| measured.usage.processor.as_secs_f64() * 1e6 / operations),
             write_amplification: traffic.and_then(|t| of_user(t.written)),
             table_write_amplification: traffic.and_then(|t| of_user(t.written - t.logged)),
             reads_per_operation: each(|t| t.reads),
             read_bytes_per_operation: each(|t| t.read),
             device_written: measured.usage.written,
             device_read: measured.usage.read,
-            space_amplification: about.files_bytes.map(|bytes| bytes as f64 / (plan.keys as f64 * record)),
+            space_amplification: about
+                .files_bytes
+                .zip(about.live.filter(|live| *live > 0.0))
+                .map(|(bytes, live)| bytes as f64 / (live * record)),
+            user_bytes: measured.user_bytes,
+            tables: about.holds.tables,
+            memtable_bytes: about.holds.memtable_bytes,
+            log_bytes: about.holds.log_bytes,
             resident_peak: measured.usage.resident_peak,
             latencies: measured
                 .latencies
@@ -187,27 +214,33 @@ fn mib(bytes: u64) -> String {
 impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:22} {:>12} ops/s", self.workload, grouped(self.rate))?;
-        let writes = self.write_amplification.is_some() || self.debt_bytes.is_some_and(|debt| debt > 0);
-        if writes {
+        if self.user_bytes > 0 {
             write!(f, ", burst {}", grouped(self.burst_rate))?;
         }
-        if let Some(debt) = self.debt_bytes.filter(|_| writes) {
+        if let Some(debt) = self.debt_bytes {
             write!(f, " with {} owed", mib(debt))?;
         }
-        writeln!(f, ", {:.2} µs of processor each", self.processor_us)?;
+        if let Some(left) = self.debt_left_bytes.filter(|left| *left > 0) {
+            write!(f, " and {} still owed at the end", mib(left))?;
+        }
+        if let Some(puts) = self.beside {
+            write!(f, ", beside {} puts", grouped(puts as f64))?;
+        }
+        if let Some(us) = self.processor_us {
+            write!(f, ", {us:.2} µs of processor each")?;
+        }
+        writeln!(f)?;
         let mut about = format!(
-            "{} operations on {} keys of {} + {} bytes, {} threads, {} durability, {} of memory",
+            "{} operations on {} keys of {} + {} bytes, {} threads, {} durability, batches of {}, {} of memory",
             grouped(self.operations as f64),
             grouped(self.keys as f64),
             self.key_bytes,
             self.value_bytes,
             self.threads,
             self.durability,
+            self.batch,
             mib(self.memory_bytes)
         );
-        if self.batch > 1 {
-            write!(about, ", batches of {}", self.batch)?;
-        }
         if let Some(rate) = self.asked_rate {
             write!(about, ", asked for {} a second", grouped(rate))?;
         }
@@ -219,8 +252,11 @@ impl fmt::Display for Line {
         if let Some(times) = self.table_write_amplification {
             moved.push(format!("{times:.2} without the log"));
         }
-        if let Some(reads) = self.reads_per_operation {
-            moved.push(format!("{reads:.3} file reads an operation"));
+        if let (Some(bytes), true) = (self.device_written, self.user_bytes > 0) {
+            moved.push(format!("{:.2} as the system counts", bytes as f64 / self.user_bytes as f64));
+        }
+        if let (Some(reads), Some(bytes)) = (self.reads_per_operation, self.read_bytes_per_operation) {
+            moved.push(format!("{reads:.3} file reads of {bytes:.0} bytes an operation"));
         }
         if let Some(times) = self.space_amplification {
             moved.push(format!("{times:.2} times the space"));
@@ -228,7 +264,18 @@ impl fmt::Display for Line {
         if let Some(peak) = self.resident_peak {
             moved.push(format!("resident at most {}", mib(peak)));
         }
-        writeln!(f, "{:23}{}", "", moved.join(", "))?;
+        if !moved.is_empty() {
+            writeln!(f, "{:23}{}", "", moved.join(", "))?;
+        }
+        let held = [
+            self.tables.map(|tables| format!("{} tables", grouped(tables as f64))),
+            self.memtable_bytes.map(|bytes| format!("{} in memtables", mib(bytes))),
+            self.log_bytes.map(|bytes| format!("{} of log", mib(bytes))),
+        ];
+        let held: Vec<String> = held.into_iter().flatten().collect();
+        if !held.is_empty() {
+            writeln!(f, "{:23}{}", "", held.join(", "))?;
+        }
         for OfKind { kind, percentiles: p } in &self.latencies {
             let at = |ns: u64| time(ns as f64);
             writeln!(

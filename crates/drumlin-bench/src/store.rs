@@ -12,7 +12,7 @@ use drumlin::env::{Env, RealFs};
 use drumlin::{Compression, Db, Durability, Keyspace, KeyspaceOptions, Options, WriteOptions};
 
 use crate::counting::CountingFs;
-use crate::engine::{Change, Engine, Result, SeeRecord, SeeValue, Traffic};
+use crate::engine::{Change, Engine, Error, Holds, Result, SeeRecord, SeeValue, Traffic};
 
 /// How a store is opened.
 #[derive(Clone, Debug)]
@@ -27,10 +27,14 @@ pub struct Settings {
     pub compression: Compression,
     /// Bytes of a block.
     pub block_bytes: usize,
+    /// Bytes after which a table is cut.
+    pub table_bytes: u64,
     /// Bits of filter for a key.
     pub filter_bits: f64,
     /// Threads for flushes and merges.
     pub background_threads: usize,
+    /// The store was left by a bench before: another one is refused, and none is made.
+    pub must_exist: bool,
 }
 
 impl Default for Settings {
@@ -42,8 +46,10 @@ impl Default for Settings {
             durability: options.durability,
             compression: keyspace.compression,
             block_bytes: keyspace.block_bytes,
+            table_bytes: keyspace.table_bytes,
             filter_bits: keyspace.filter_bits_per_key,
             background_threads: options.background_threads,
+            must_exist: false,
         }
     }
 }
@@ -66,21 +72,32 @@ impl Store {
     /// Opens the store in `directory`, or makes it.
     pub fn open(directory: &Path, settings: &Settings) -> Result<Store> {
         let files = Arc::new(CountingFs::new(Arc::new(RealFs::new())));
+        let default = Options::default();
         let options = Options {
+            create_if_missing: !settings.must_exist,
             memory_bytes: settings.memory_bytes,
             durability: settings.durability.max(Durability::Process),
             background_threads: settings.background_threads,
-            ..Options::default()
+            // A large memtable must not be flushed because of its log.
+            log_bytes_max: settings.memtable_bytes.map_or(0, |bytes| bytes * 4).max(default.log_bytes_max),
+            ..default
         };
         let keyspace_options = KeyspaceOptions {
             memtable_bytes: settings.memtable_bytes,
             compression: settings.compression,
             block_bytes: settings.block_bytes,
+            table_bytes: settings.table_bytes,
             filter_bits_per_key: settings.filter_bits,
             logged: settings.durability != Durability::Memory,
             ..KeyspaceOptions::default()
         };
         let db = Db::open_with(Env::with_fs(files.clone()), directory, options)?;
+        if settings.must_exist && !db.keyspaces().iter().any(|name| name == KEYSPACE) {
+            return Err(Error::from(format!(
+                "the store at {} is not one that a bench left",
+                directory.display()
+            )));
+        }
         let keyspace = db.keyspace(KEYSPACE, keyspace_options)?;
         Ok(Store { db, keyspace, files, settings: settings.clone() })
     }
@@ -114,6 +131,11 @@ impl Engine for Store {
 
     fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
         Ok(self.keyspace.put_with(key, value, self.with())?)
+    }
+
+    fn put_synced(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        let synced = WriteOptions { durability: Some(Durability::Disk) };
+        Ok(self.keyspace.put_with(key, value, synced)?)
     }
 
     fn put_many(&self, records: &[(Vec<u8>, &[u8])]) -> Result<()> {
@@ -180,5 +202,20 @@ impl Engine for Store {
         let logged =
             if self.settings.durability == Durability::Memory { 0 } else { self.db.stats().tail * LOG_UNIT };
         Some(Traffic { written: counted.appended + logged, logged, read: counted.read, reads: counted.reads })
+    }
+
+    fn holds(&self) -> Holds {
+        let stats = self.db.stats();
+        let tables = stats
+            .keyspaces
+            .iter()
+            .flat_map(|keyspace| &keyspace.levels)
+            .map(|level| level.tables)
+            .sum::<usize>();
+        Holds {
+            tables: Some(tables as u64),
+            memtable_bytes: Some(stats.memtable_bytes),
+            log_bytes: Some(stats.log_live_bytes),
+        }
     }
 }

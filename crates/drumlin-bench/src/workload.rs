@@ -2,10 +2,11 @@
 //!
 //! Place: the table [`WORKLOADS`] names all of them; `drive` carries one out on an engine.
 //!
-//! 1. A name that db_bench or YCSB has means here what it means there; what a paper measured says which.
+//! 1. A name that db_bench or YCSB has means here what it means there, but for this: numbers of operations are those of all
+//!    threads together, reads find a full store whatever came before, and a change of a value is atomic.
 //! 2. Shares of a mix add up to one.
 //!
-//! Origin: RocksDB's db_bench; YCSB (Cooper et al., SoCC 2010); cLSM §5; FloDB §5.
+//! Origin: RocksDB's db_bench; YCSB (Cooper et al., SoCC 2010); cLSM §5; FloDB §5; mixgraph (Cao et al., FAST 2020).
 
 use crate::keys::Choice;
 
@@ -14,6 +15,8 @@ use crate::keys::Choice;
 pub enum Kind {
     /// Sets a key.
     Put,
+    /// Sets a key and waits until it survives a power loss.
+    PutSynced,
     /// Sets the next key that there is not yet.
     Insert,
     /// Gets a key.
@@ -34,6 +37,8 @@ pub enum Kind {
     PutIfAbsent,
     /// Removes a key.
     Delete,
+    /// Opens the store.
+    Open,
 }
 
 impl Kind {
@@ -41,6 +46,7 @@ impl Kind {
     pub fn name(self) -> &'static str {
         match self {
             Kind::Put => "put",
+            Kind::PutSynced => "synced put",
             Kind::Insert => "insert",
             Kind::Get => "get",
             Kind::GetAbsent => "get absent",
@@ -51,12 +57,14 @@ impl Kind {
             Kind::Update => "update",
             Kind::PutIfAbsent => "put if absent",
             Kind::Delete => "delete",
+            Kind::Open => "open",
         }
     }
 
     /// True if it leaves something to flush.
     pub fn writes(self) -> bool {
-        matches!(self, Kind::Put | Kind::Insert | Kind::Update | Kind::PutIfAbsent | Kind::Delete)
+        use Kind::{Delete, Insert, Put, PutIfAbsent, PutSynced, Update};
+        matches!(self, Put | PutSynced | Insert | Update | PutIfAbsent | Delete)
     }
 }
 
@@ -65,8 +73,30 @@ impl Kind {
 pub enum Begins {
     /// An empty store.
     Empty,
-    /// A store with every key; it is filled first, untimed, if it is empty.
+    /// A store with every key; it is filled first, untimed, unless it is full.
     Full,
+    /// A new store with half of the keys, put in random order, untimed.
+    Half,
+}
+
+/// How many records a scan reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Length {
+    /// As many as were asked for.
+    Asked,
+    /// So many.
+    Exactly(usize),
+    /// From one to so many, all alike.
+    UpTo(usize),
+}
+
+/// How a store ended that a workload opens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It was closed.
+    Closed,
+    /// Its process was killed: nothing was flushed, the log is all there is of the memtables.
+    Killed,
 }
 
 /// A workload.
@@ -82,8 +112,12 @@ pub struct Workload {
     pub keys: Choice,
     /// What it does, and how often, as a share of all operations.
     pub mix: &'static [(Kind, f64)],
-    /// One more thread writes as fast as it can, and is not measured.
+    /// One more thread writes as fast as it can; its puts are counted, and not timed.
     pub beside_writer: bool,
+    /// Records of a scan.
+    pub scans: Length,
+    /// It opens the store, asks for one key and one range, and does nothing else.
+    pub opens: Option<Ended>,
 }
 
 const fn one(
@@ -93,14 +127,17 @@ const fn one(
     keys: Choice,
     kind: &'static [(Kind, f64)],
 ) -> Workload {
-    Workload { name, what, begins, keys, mix: kind, beside_writer: false }
+    let (scans, opens) = (Length::Asked, None);
+    Workload { name, what, begins, keys, mix: kind, beside_writer: false, scans, opens }
 }
 
 const ZIPF: Choice = Choice::Zipfian(0.99);
 
-use Begins::{Empty, Full};
-use Choice::{HotBlocks, HotKeys, Latest, Permuted, Sequence, Uniform};
-use Kind::{Delete, Get, GetAbsent, GetMany, Insert, Put, PutIfAbsent, Scan, Update, Walk, WalkBack};
+use Begins::{Empty, Full, Half};
+use Choice::{HotBlocks, HotKeys, Latest, Permuted, Power, Sequence, Uniform};
+use Kind::{
+    Delete, Get, GetAbsent, GetMany, Insert, Open, Put, PutIfAbsent, PutSynced, Scan, Update, Walk, WalkBack,
+};
 
 /// All workloads.
 #[rustfmt::skip]
@@ -108,6 +145,7 @@ pub const WORKLOADS: &[Workload] = &[
     one("fillseq", "puts every key, in order", Empty, Sequence, &[(Put, 1.0)]),
     one("fillrandom", "puts random keys, some more than once", Empty, Uniform, &[(Put, 1.0)]),
     one("filluniquerandom", "puts every key once, in random order", Empty, Permuted, &[(Put, 1.0)]),
+    one("fillsync", "puts random keys, a thousandth as many, each synced", Empty, Uniform, &[(PutSynced, 1.0)]),
     one("overwrite", "puts random keys of a full store", Full, Uniform, &[(Put, 1.0)]),
     one("readseq", "reads all records in order", Full, Sequence, &[(Walk, 1.0)]),
     one("readreverse", "reads all records downwards", Full, Sequence, &[(WalkBack, 1.0)]),
@@ -115,30 +153,54 @@ pub const WORKLOADS: &[Workload] = &[
     one("readmissing", "gets random keys that are absent", Full, Uniform, &[(GetAbsent, 1.0)]),
     one("readhot", "gets keys, 90 % of them in 10 % of the blocks (cLSM)", Full,
         HotBlocks { operations: 0.9, blocks: 0.1 }, &[(Get, 1.0)]),
-    one("multireadrandom", "gets random keys, several at once", Full, Uniform, &[(GetMany, 1.0)]),
+    one("multireadrandom", "gets random keys, --batch-size at once", Full, Uniform, &[(GetMany, 1.0)]),
     one("seekrandom", "scans a few records from a random key on", Full, Uniform, &[(Scan, 1.0)]),
     Workload { beside_writer: true, ..one("readwhilewriting", "gets random keys beside one thread that puts", Full, Uniform, &[(Get, 1.0)]) },
     Workload { beside_writer: true, ..one("seekrandomwhilewriting", "scans beside one thread that puts", Full, Uniform, &[(Scan, 1.0)]) },
+    one("readrandomwriterandom", "90 % gets, 10 % puts of random keys", Full, Uniform, &[(Get, 0.9), (Put, 0.1)]),
     one("updaterandom", "reads, changes and writes random keys, atomically", Full, Uniform, &[(Update, 1.0)]),
     one("putifabsent", "puts random keys if they are absent (cLSM's RMW)", Empty, Uniform, &[(PutIfAbsent, 1.0)]),
     one("deleteseq", "removes every key, in order", Full, Sequence, &[(Delete, 1.0)]),
     one("deleterandom", "removes random keys", Full, Uniform, &[(Delete, 1.0)]),
+    one("mixgraph", "83 % gets, 14 % puts, 3 % scans, few keys popular by a power law", Full, Power,
+        &[(Get, 0.83), (Put, 0.14), (Scan, 0.03)]),
     one("ycsba", "YCSB A: half gets, half puts", Full, ZIPF, &[(Get, 0.5), (Put, 0.5)]),
     one("ycsbb", "YCSB B: 95 % gets, 5 % puts", Full, ZIPF, &[(Get, 0.95), (Put, 0.05)]),
     one("ycsbc", "YCSB C: gets", Full, ZIPF, &[(Get, 1.0)]),
     one("ycsbd", "YCSB D: 95 % gets of the latest, 5 % inserts", Full, Latest(0.99), &[(Get, 0.95), (Insert, 0.05)]),
-    one("ycsbe", "YCSB E: 95 % scans, 5 % inserts", Full, ZIPF, &[(Scan, 0.95), (Insert, 0.05)]),
+    Workload { scans: Length::UpTo(100), ..one("ycsbe", "YCSB E: 95 % scans of 1 to 100 records, 5 % inserts", Full, ZIPF, &[(Scan, 0.95), (Insert, 0.05)]) },
     one("ycsbf", "YCSB F: half gets, half atomic updates", Full, ZIPF, &[(Get, 0.5), (Update, 0.5)]),
-    one("mixbalanced", "50 % gets, 25 % puts, 25 % deletes (FloDB)", Full, Uniform, &[(Get, 0.5), (Put, 0.25), (Delete, 0.25)]),
-    one("mixscan", "95 % puts, 5 % scans (FloDB)", Full, Uniform, &[(Put, 0.95), (Scan, 0.05)]),
-    one("mixskewed", "half gets, half puts, 98 % of them on 2 % of the keys (FloDB)", Full,
+    one("mixbalanced", "50 % gets, 25 % puts, 25 % deletes (FloDB)", Half, Uniform, &[(Get, 0.5), (Put, 0.25), (Delete, 0.25)]),
+    Workload { scans: Length::Exactly(100), ..one("mixscan", "95 % puts, 5 % scans of 100 records (FloDB)", Half, Uniform, &[(Put, 0.95), (Scan, 0.05)]) },
+    one("mixskewed", "half gets, half puts, 98 % of them on 2 % of the keys (FloDB)", Half,
         HotKeys { operations: 0.98, keys: 0.02 }, &[(Get, 0.5), (Put, 0.5)]),
+    Workload { opens: Some(Ended::Closed), ..one("open", "opens the closed store, until the first get and scan", Full, Uniform, &[(Open, 1.0)]) },
+    Workload { opens: Some(Ended::Killed), ..one("recover", "opens the store as a kill left it, until the first get and scan", Full, Uniform, &[(Open, 1.0)]) },
 ];
 
 impl Workload {
     /// The workload of this name.
     pub fn named(name: &str) -> Option<&'static Workload> {
         WORKLOADS.iter().find(|workload| workload.name == name)
+    }
+
+    /// Operations where none were asked for, with so many keys.
+    pub fn operations(&self, keys: u64) -> u64 {
+        match (self.opens, self.mix) {
+            (Some(_), _) => 1,
+            (None, [(PutSynced, _)]) => (keys / 1000).max(1),
+            (None, _) => keys,
+        }
+    }
+
+    /// True if one call may take several keys.
+    pub fn takes_batches(&self) -> bool {
+        matches!(self.mix, [(Put | GetMany, _)])
+    }
+
+    /// True if it waits for a device at each write, whatever else was asked for.
+    pub fn syncs(&self) -> bool {
+        self.mix.iter().any(|(kind, _)| *kind == PutSynced)
     }
 
     /// True if it leaves something to flush and merge.

@@ -300,6 +300,9 @@ pub struct Limits {
     /// How long each is measured
     #[arg(long, default_value_t = 0.5)]
     pub seconds: f64,
+    /// Memory to measure in, and files, in MiB: far more than the processor's caches hold
+    #[arg(long, value_name = "MIB", default_value_t = 512)]
+    pub size: usize,
 }
 
 /// Arguments of `scan`.
@@ -441,6 +444,8 @@ mod tests {
             &["verify", "--keyspace", "k"],
             &["tour", "--keyspace", "k"],
             &["completions", "bash", "--keyspace", "k"],
+            &["bench", "--keyspace", "k"],
+            &["limits", "--keyspace", "k"],
             &["load", "f", "--format", "lines", "--no-header"],
             &["load", "f", "--format", "jsonl", "--key", "id", "--no-header"],
         ] {

@@ -133,29 +133,35 @@ pub const BENCH: &str = "\
 Examples:
   drumlin bench
   drumlin bench --benchmarks fillrandom,readrandom,seekrandom --num 5000000 --threads 2 --rounds 5
+  drumlin bench --benchmarks fillrandom --num 5000000 --rate 80000
   drumlin bench --benchmarks list
 
 Names and flags are those of RocksDB's db_bench, YCSB, and the papers. A workload that needs a full store finds one: what \
 the workloads before it left, or a fill that is not timed. Where something is written, the time ends when every \
 flush and merge that is owed is done; the rate of the burst before stands beside it. Bytes written and read are \
-counted where the store calls files; the log by its position.
+counted where the store calls files, the log by its position; beside them stands what the system counts. With --rate, \
+operations begin when they are due, whatever the store does, and latencies count from then. `open` and `recover` open \
+the store, closed or as a kill leaves it, and time its first get and scan, too.
 
 Without --db the store is made in the system's temporary directory and removed. With it, DIR must be new or empty, and the \
-store of the last round stays there; --use-existing-db measures one that is there.
+store of the last round stays there; --use-existing-db measures one that a bench left there.
 
 With --json: one object a workload and round, as soon as it is done: {\"workload\",\"engine\",\"settings\",\"round\",\
 \"keys\",\"key_bytes\",\"value_bytes\",\"threads\",\"asked_rate\",\"batch\",\"durability\",\"memory_bytes\",\"operations\",\
-\"found\",\"burst_s\",\"drained_s\",\"rate\",\"burst_rate\",\"debt_bytes\",\"processor_us\",\"write_amplification\",\
-\"table_write_amplification\",\"reads_per_operation\",\"read_bytes_per_operation\",\"device_written\",\"device_read\",\
-\"space_amplification\",\"resident_peak\",\"latencies\":[{\"kind\",\"count\",\"mean_ns\",\"p50_ns\",\"p90_ns\",\"p99_ns\",\
-\"p999_ns\",\"p9999_ns\",\"max_ns\"},...]}; a figure that was not taken is null. With `--benchmarks list`: one object a workload, {\"name\",\"what\"}.";
+\"beside\",\"found\",\"burst_s\",\"drained_s\",\"rate\",\"burst_rate\",\"debt_bytes\",\"debt_left_bytes\",\"processor_us\",\
+\"write_amplification\",\"table_write_amplification\",\"reads_per_operation\",\"read_bytes_per_operation\",\
+\"device_written\",\"device_read\",\"space_amplification\",\"user_bytes\",\"tables\",\"memtable_bytes\",\"log_bytes\",\
+\"resident_peak\",\"latencies\":[{\"kind\",\"count\",\"mean_ns\",\"p50_ns\",\"p90_ns\",\"p99_ns\",\"p999_ns\",\"p9999_ns\",\
+\"max_ns\"},...]}; a figure that was not taken is null. With --limits then the objects of `drumlin limits`, and one a \
+figure: {\"workload\",\"engine\",\"round\",\"rate\",\"limit\",\"at_most\",\"part\"}. With `--benchmarks list`: one object \
+a workload, {\"name\",\"what\"}.";
 
 pub const LIMITS: &str = "\
 Example:
   drumlin limits
 
 Each limit is the least that a store cannot do without, with nothing around it; `bench --limits` sets figures beside \
-them. Files of half a GiB are written where --db says, or in the system's temporary directory, and removed.
+them. Files of --size are written where --db says, or in the system's temporary directory, and removed.
 
 With --json: one object a limit, {\"name\",\"what\",\"threads\",\"figure\",\"unit\",\"failure\"}; the unit is per_second, \
 bytes_per_second or nanoseconds.";

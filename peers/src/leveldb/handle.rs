@@ -40,6 +40,7 @@ pub struct Handle {
     filter: *mut c::leveldb_filterpolicy_t,
     reads: *mut c::leveldb_readoptions_t,
     writes: *mut c::leveldb_writeoptions_t,
+    synced: *mut c::leveldb_writeoptions_t,
 }
 
 // SAFETY: LevelDB's handle may be used by any threads side by side; the options are only read once they are made. The threads
@@ -73,6 +74,7 @@ impl Handle {
                 filter: c::leveldb_filterpolicy_create_bloom(opening.filter_bits as c_int),
                 reads: c::leveldb_readoptions_create(),
                 writes: c::leveldb_writeoptions_create(),
+                synced: c::leveldb_writeoptions_create(),
             }
         };
         let mut message = ptr::null_mut();
@@ -89,6 +91,7 @@ impl Handle {
             c::leveldb_options_set_block_restart_interval(handle.options, opening.restart as c_int);
             c::leveldb_options_set_compression(handle.options, compression);
             c::leveldb_writeoptions_set_sync(handle.writes, u8::from(opening.synced));
+            c::leveldb_writeoptions_set_sync(handle.synced, 1);
             c::leveldb_open(handle.options, path.as_ptr(), &mut message)
         };
         check(message)?;
@@ -97,11 +100,20 @@ impl Handle {
 
     /// Sets a key.
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.put_with(key, value, self.writes)
+    }
+
+    /// Sets a key, and waits until it is synced.
+    pub fn put_synced(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.put_with(key, value, self.synced)
+    }
+
+    fn put_with(&self, key: &[u8], value: &[u8], with: *mut c::leveldb_writeoptions_t) -> Result<()> {
         let mut message = ptr::null_mut();
         // SAFETY: the store is open, and the slices live through the call.
         unsafe {
             let (key, value) = ((key.as_ptr().cast(), key.len()), (value.as_ptr().cast(), value.len()));
-            c::leveldb_put(self.db, self.writes, key.0, key.1, value.0, value.1, &mut message);
+            c::leveldb_put(self.db, with, key.0, key.1, value.0, value.1, &mut message);
         }
         check(message)
     }
@@ -177,6 +189,7 @@ impl Drop for Handle {
             }
             c::leveldb_readoptions_destroy(self.reads);
             c::leveldb_writeoptions_destroy(self.writes);
+            c::leveldb_writeoptions_destroy(self.synced);
             c::leveldb_options_destroy(self.options);
             c::leveldb_filterpolicy_destroy(self.filter);
             c::leveldb_cache_destroy(self.cache);

@@ -128,6 +128,10 @@ impl Engine for Level {
         self.handle.put(key, value)
     }
 
+    fn put_synced(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.handle.put_synced(key, value)
+    }
+
     fn put_many(&self, records: &[(Vec<u8>, &[u8])]) -> Result<()> {
         self.handle.put_many(records)
     }

@@ -95,7 +95,9 @@ macro_rules! alike {
             self.wait_for_compact(with)
         }
         fn property(&self, name: &str) -> Option<u64> {
-            self.property_int_value(name).ok().flatten()
+            // Files are counted as text.
+            let told = || self.property_value(name).ok().flatten()?.parse().ok();
+            self.property_int_value(name).ok().flatten().or_else(told)
         }
     };
 }

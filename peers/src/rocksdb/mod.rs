@@ -19,8 +19,8 @@ use ::rocksdb::{
     DB, DBRawIteratorWithThreadMode, OptimisticTransactionDB, Options, ReadOptions, WaitForCompactOptions,
     WriteOptions,
 };
-use drumlin_bench::args::Bench;
-use drumlin_bench::engine::{Change, Engine, Result, SeeRecord, SeeValue, Traffic};
+use drumlin_bench::args::{Bench, Survives};
+use drumlin_bench::engine::{Change, Engine, Holds, Result, SeeRecord, SeeValue, Traffic};
 
 use crate::setting::{Setting, Terms};
 use crate::stripes::Stripes;
@@ -39,6 +39,7 @@ pub struct Rocks<D: Base> {
     counts: bool,
     reads: ReadOptions,
     writes: WriteOptions,
+    synced: WriteOptions,
     stripes: Stripes,
 }
 
@@ -55,10 +56,14 @@ impl<D: Base> Rocks<D> {
             counts,
             reads: choices.reads(),
             writes: options::writes(bench.durability),
+            synced: options::writes(Survives::Disk),
             stripes: Stripes::default(),
         })
     }
 }
+
+/// Levels there are if nobody asks for others.
+const LEVELS: usize = 7;
 
 /// The grid: what RocksDB does best with differs from workload to workload.
 pub fn grid(bench: &Bench) -> Vec<Choices> {
@@ -151,6 +156,10 @@ impl<D: Base> Engine for Rocks<D> {
         Ok(self.db.put(key, value, &self.writes)?)
     }
 
+    fn put_synced(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        Ok(self.db.put(key, value, &self.synced)?)
+    }
+
     fn put_many(&self, records: &[(Vec<u8>, &[u8])]) -> Result<()> {
         Ok(self.db.put_many(records, &self.writes)?)
     }
@@ -223,5 +232,14 @@ impl<D: Base> Engine for Rocks<D> {
                 reads: count(Ticker::LastLevelReadCount) + count(Ticker::NonLastLevelReadCount),
             }
         })
+    }
+
+    fn holds(&self) -> Holds {
+        let tables = |level| self.db.property(&format!("rocksdb.num-files-at-level{level}"));
+        Holds {
+            tables: (0..LEVELS).map(tables).sum(),
+            memtable_bytes: self.db.property("rocksdb.cur-size-all-mem-tables"),
+            log_bytes: None,
+        }
     }
 }

@@ -120,6 +120,7 @@ impl Choices {
         options.set_block_based_table_factory(&blocks);
         options.set_write_buffer_size(self.memtable);
         options.set_max_write_buffer_number(2);
+        options.set_target_file_size_base(bench.table_size);
         let buffers =
             WriteBufferManager::new_write_buffer_manager_with_cache(2 * self.memtable, false, cache);
         options.set_write_buffer_manager(&buffers);

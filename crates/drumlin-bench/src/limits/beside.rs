@@ -1,56 +1,190 @@
-//! Figures beside limits: which limit no store can pass in a workload, and how near it came.
+//! Figures beside limits: what no store can pass in a workload on this machine, and how near it came.
 //!
-//! Place: printed by `bench --limits` behind the lines of the workloads.
+//! Place: printed by `bench --limits` behind the lines of the workloads; `cargo x results` draws the limits.
 //!
-//! 1. A put cannot be faster than a copy into the log, nor, if it is to survive a power loss, than a sync.
-//! 2. A get from memory cannot be faster than one cache miss; nor a scan.
+//! 1. A put cannot be faster than a copy into the log; if it is to survive a power loss, than its share of a sync; if it is
+//!    not logged, than a change of a line of memory.
+//! 2. A get or a scan cannot be faster than one cache miss; an update or a delete of what is there, than a miss and a put.
 //! 3. A walk over all records cannot be faster than reading their bytes.
+//! 4. A mix cannot be faster than its parts together. Of calls that take several keys nothing is said: they overlap misses.
+//!
+//! Tests: below; the table is printed in `tests/bench.rs` of the command line.
 
 use std::fmt::Write;
+
+use serde::Serialize;
 
 use super::{Limit, Unit};
 use crate::report::{Line, grouped};
 use crate::workload::{Kind, Workload};
 
-/// The name of the limit of a workload, and how many of the limit's units one operation takes.
-fn limit_of(line: &Line) -> Option<(&'static str, f64)> {
+/// A figure and its limit.
+#[derive(Clone, Debug, Serialize)]
+pub struct Beside {
+    /// The workload.
+    pub workload: &'static str,
+    /// The engine.
+    pub engine: &'static str,
+    /// Which round.
+    pub round: u32,
+    /// Operations a second.
+    pub rate: f64,
+    /// The names of the limits that bound it.
+    pub limit: String,
+    /// Operations a second that no store passes.
+    pub at_most: f64,
+    /// The part of it that was reached.
+    pub part: f64,
+}
+
+/// The limits of one operation of a kind.
+fn limits_of(kind: Kind, durability: &str) -> &'static [&'static str] {
+    let put: &[&str] = match durability {
+        "Disk" => &["sync"],
+        "Memory" => &["update-line-huge"],
+        _ => &["log-copy"],
+    };
+    match (kind, put) {
+        (Kind::Get | Kind::GetAbsent | Kind::Scan, _) => &["chase-huge"],
+        (Kind::Walk | Kind::WalkBack, _) => &["read-memory"],
+        (Kind::Update, ["log-copy"]) => &["chase-huge", "log-copy"],
+        (Kind::PutSynced, _) => &["sync"],
+        (Kind::GetMany | Kind::Open, _) => &[],
+        _ => put,
+    }
+}
+
+/// Seconds that one unit of a limit takes all threads together, for an operation of `line`.
+fn seconds(limits: &[Limit], name: &str, line: &Line) -> Option<f64> {
+    let threads = line.threads as usize;
+    // A limit that was measured with one thread only is that of each thread, or of the one device.
+    let with = |threads| limits.iter().find(|limit| limit.name == name && limit.threads == threads);
+    let limit = with(threads).or_else(|| with(1))?;
+    let figure = limit.figure?;
+    Some(match limit.unit {
+        Unit::Nanoseconds => figure / 1e9 / line.threads as f64,
+        Unit::BytesPerSecond => (line.key_bytes + line.value_bytes) as f64 / figure,
+        // One sync is enough for all threads that wait.
+        Unit::PerSecond if name == "sync" => 1.0 / figure / line.threads as f64,
+        Unit::PerSecond => 1.0 / figure,
+    })
+}
+
+/// The limit of a line, if one is known.
+pub fn of(line: &Line, limits: &[Limit]) -> Option<Beside> {
     let workload = Workload::named(line.workload)?;
-    let is_walk = workload.mix.iter().any(|(kind, _)| matches!(kind, Kind::Walk | Kind::WalkBack));
-    let record = (line.key_bytes + line.value_bytes) as f64;
-    let batch = line.batch.max(1) as f64;
-    Some(match line.durability {
-        "Disk" if workload.writes() => ("sync", 1.0 / batch),
-        _ if workload.writes() => ("log-copy", 1.0),
-        _ if is_walk => ("read-memory", record),
-        _ => ("chase-huge", 1.0),
+    if line.batch > 1 {
+        return None;
+    }
+    let (mut names, mut each) = (Vec::new(), 0.0);
+    for (kind, share) in workload.mix {
+        let bounds = limits_of(*kind, line.durability);
+        if bounds.is_empty() {
+            return None;
+        }
+        for name in bounds {
+            each += share * seconds(limits, name, line)?;
+            if !names.contains(name) {
+                names.push(name);
+            }
+        }
+    }
+    Some(Beside {
+        workload: line.workload,
+        engine: line.engine,
+        round: line.round,
+        rate: line.rate,
+        limit: names.join(" + "),
+        at_most: 1.0 / each,
+        part: line.rate * each,
     })
 }
 
 /// A row for each line that has a limit.
-pub fn table(lines: &[Line], limits: &[Limit]) -> String {
+pub fn table(rows: &[Beside]) -> String {
     let mut text = format!(
-        "{:22} {:12} {:>14}  {:16} {:>14} {:>8}\n",
+        "{:22} {:12} {:>14}  {:24} {:>14} {:>8}\n",
         "workload", "engine", "ops/s", "limit", "ops/s", "part"
     );
-    for line in lines {
-        let Some((name, each)) = limit_of(line) else { continue };
-        // A limit that was measured with one thread only is that of each thread, or of the one device.
-        let with = |threads| limits.iter().find(|limit| limit.name == name && limit.threads == threads);
-        let Some(limit) = with(line.threads as usize).or_else(|| with(1)) else { continue };
-        let Some(figure) = limit.figure else { continue };
-        let most = match limit.unit {
-            Unit::Nanoseconds => 1e9 / figure * line.threads as f64,
-            Unit::PerSecond | Unit::BytesPerSecond => figure / each,
-        };
+    for row in rows {
         let _ = writeln!(
             text,
-            "{:22} {:12} {:>14}  {name:16} {:>14} {:>7.1}%",
-            line.workload,
-            line.engine,
-            grouped(line.rate),
-            grouped(most),
-            line.rate / most * 100.0
+            "{:22} {:12} {:>14}  {:24} {:>14} {:>7.1}%",
+            row.workload,
+            row.engine,
+            grouped(row.rate),
+            row.limit,
+            grouped(row.at_most),
+            row.part * 100.0
         );
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::Bench;
+    use crate::drive::Measured;
+    use crate::report::About;
+    use clap::Parser;
+    use std::time::Duration;
+
+    #[derive(Parser)]
+    struct Program {
+        #[command(flatten)]
+        bench: Bench,
+    }
+
+    /// The limit of a thousand operations in a second.
+    fn limit(workload: &str, arguments: &[&str]) -> Option<Beside> {
+        let Program { bench } = Program::try_parse_from(["bench"].iter().chain(arguments)).expect("parses");
+        let workload = Workload::named(workload).expect("it is there");
+        let second = Duration::from_secs(1);
+        let measured = Measured { operations: 1000, burst: second, drained: second, ..Measured::default() };
+        let about = About {
+            engine: "a",
+            settings: String::new(),
+            durability: bench.durability.name(),
+            memory_bytes: 0,
+            round: 1,
+            files_bytes: None,
+            live: None,
+            holds: Default::default(),
+        };
+        let figure = |name, unit, threads, figure| Limit {
+            name,
+            what: "",
+            threads,
+            figure: Some(figure),
+            unit,
+            failure: None,
+        };
+        let limits = [
+            figure("log-copy", Unit::PerSecond, 1, 10_000.0),
+            figure("log-copy", Unit::PerSecond, 2, 15_000.0),
+            figure("chase-huge", Unit::Nanoseconds, 1, 50_000.0),
+            figure("read-memory", Unit::BytesPerSecond, 1, 116e4),
+            figure("sync", Unit::PerSecond, 1, 500.0),
+        ];
+        of(&Line::of(workload, &bench.plan(workload), &measured, about), &limits)
+    }
+
+    #[test]
+    fn limits_are_those_of_what_is_done() {
+        let at_most = |workload: &str, arguments: &[&str]| {
+            limit(workload, arguments).map(|beside| beside.at_most.round())
+        };
+        assert_eq!(at_most("fillrandom", &[]), Some(10_000.0));
+        assert_eq!(at_most("fillrandom", &["--threads", "2"]), Some(15_000.0));
+        assert_eq!(at_most("fillrandom", &["--threads", "16", "--durability", "disk"]), Some(8000.0));
+        assert_eq!(at_most("fillrandom", &["--batch-size", "10"]), None);
+        assert_eq!(at_most("readrandom", &["--threads", "2"]), Some(40_000.0));
+        assert_eq!(at_most("readseq", &[]), Some(10_000.0));
+        // Half of 100 µs and half of 50 µs.
+        assert_eq!(at_most("ycsba", &[]), Some(13_333.0));
+        assert_eq!(limit("ycsba", &[]).expect("known").limit, "chase-huge + log-copy");
+        assert_eq!(limit("fillrandom", &[]).expect("known").part, 0.1);
+        assert_eq!(at_most("open", &[]), None);
+    }
 }

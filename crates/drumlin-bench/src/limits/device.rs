@@ -14,8 +14,6 @@ use crate::keys::mix;
 const BLOCK_BYTES: usize = 4096;
 /// Bytes of one append.
 const APPEND_BYTES: usize = 1 << 20;
-/// Threads that keep a device busy.
-const DEEP: usize = 32;
 
 /// A file of so many random bytes, synced.
 fn file(ground: &Ground, scrap: &Scrap) -> Result<()> {
@@ -45,10 +43,6 @@ pub(super) fn read_cached(ground: &Ground, threads: usize) -> Result<f64> {
 
 pub(super) fn read_direct(ground: &Ground, threads: usize) -> Result<f64> {
     read(ground, threads, ReadMode::Direct)
-}
-
-pub(super) fn read_direct_deep(ground: &Ground, _threads: usize) -> Result<f64> {
-    read(ground, DEEP, ReadMode::Direct)
 }
 
 /// Bytes a second.

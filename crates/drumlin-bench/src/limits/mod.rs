@@ -2,7 +2,8 @@
 //!
 //! Place: `drumlin limits` prints them; `bench --limits` sets figures against them.
 //!
-//! 1. A limit does the least that a store cannot do without, with nothing around it: no store is faster than that.
+//! 1. A limit does the least that a store cannot do without, with nothing around it: no store is faster than that, with
+//!    data far beyond what the processor's caches hold.
 //! 2. Each is measured for the same short time, with one thread and with as many as were asked for where that differs.
 //! 3. A limit that cannot be measured here says why, and the others are measured all the same.
 //!
@@ -92,8 +93,17 @@ impl std::fmt::Display for Limit {
             (Some(figure), Unit::Nanoseconds, _) => time(figure),
             (None, _, why) => why.clone().unwrap_or_default(),
         };
-        write!(f, "{:24} {:>2} {figure:>16}  {}", self.name, self.threads, self.what)
+        write!(f, "{:24} {:>3} {figure:>16}  {}", self.name, self.threads, self.what)
     }
+}
+
+/// How many threads measure a limit.
+#[derive(Clone, Copy)]
+enum Threads {
+    /// One, and as many as were asked for.
+    Asked,
+    /// So many.
+    Exactly(usize),
 }
 
 /// How a limit is measured.
@@ -101,8 +111,7 @@ struct Measure {
     name: &'static str,
     what: &'static str,
     unit: Unit,
-    /// It is measured with one thread only.
-    is_single: bool,
+    threads: Threads,
     run: fn(&Ground, usize) -> Result<f64>,
 }
 
@@ -110,57 +119,70 @@ const fn measure(
     name: &'static str,
     what: &'static str,
     unit: Unit,
-    is_single: bool,
+    threads: Threads,
     run: fn(&Ground, usize) -> Result<f64>,
 ) -> Measure {
-    Measure { name, what, unit, is_single, run }
+    Measure { name, what, unit, threads, run }
 }
 
+const ONE: Threads = Threads::Exactly(1);
+
+use Threads::{Asked, Exactly};
 use Unit::{BytesPerSecond, Nanoseconds, PerSecond};
 
 const MEASURES: &[Measure] = &[
-    measure("fetch-add", "one counter that all threads raise", PerSecond, false, processor::fetch_add),
-    measure("checksum", "XXH3 over 4 KiB blocks", BytesPerSecond, false, processor::checksum),
-    measure("checksum-small", "XXH3 over 128 bytes", PerSecond, false, processor::checksum_small),
-    measure("decompress", "LZ4, blocks of 4 KiB that halve", BytesPerSecond, false, processor::decompress),
-    measure("sort", "radix sort of random 8-byte keys", PerSecond, true, processor::sort),
-    measure("chase", "one cache miss after the other in memory", Nanoseconds, true, memory::chase),
-    measure("chase-huge", "the same on huge pages", Nanoseconds, true, memory::chase_huge),
+    measure("fetch-add", "one counter that all threads raise", PerSecond, Asked, processor::fetch_add),
+    measure("checksum", "XXH3 over 4 KiB blocks", BytesPerSecond, Asked, processor::checksum),
+    measure("checksum-small", "XXH3 over 128 bytes", PerSecond, Asked, processor::checksum_small),
+    measure("decompress", "LZ4, blocks of 4 KiB that halve", BytesPerSecond, Asked, processor::decompress),
+    measure("sort", "radix sort of random 8-byte keys", PerSecond, ONE, processor::sort),
+    measure("chase", "one cache miss after the other in memory", Nanoseconds, ONE, memory::chase),
+    measure("chase-huge", "the same on huge pages", Nanoseconds, ONE, memory::chase_huge),
     measure(
         "update-line",
         "changes of random 64-byte lines in memory",
         PerSecond,
-        false,
+        Asked,
         memory::update_line,
     ),
-    measure("update-line-huge", "the same on huge pages", PerSecond, false, memory::update_line_huge),
-    measure("read-memory", "memory read from end to end", BytesPerSecond, false, memory::read),
+    measure("update-line-huge", "the same on huge pages", PerSecond, Asked, memory::update_line_huge),
+    measure("read-memory", "memory read from end to end", BytesPerSecond, Asked, memory::read),
     measure(
         "log-copy",
         "raise a counter, copy 128 bytes there in a mapped file",
         PerSecond,
-        false,
+        Asked,
         memory::log_copy,
     ),
     measure(
         "log-copy-update",
         "the same, and change a random line of a table under its lock",
         PerSecond,
-        false,
+        Asked,
         memory::log_copy_update,
     ),
-    measure("read-cached", "4 KiB from the system's page cache", PerSecond, false, device::read_cached),
-    measure("read-device", "4 KiB past the page cache", PerSecond, false, device::read_direct),
-    measure("read-device-deep", "the same by 32 threads at once", PerSecond, true, device::read_direct_deep),
-    measure("write-device", "a file from end to end, synced", BytesPerSecond, true, device::write),
-    measure("sync", "4 KiB, synced", PerSecond, true, device::sync),
+    measure("read-cached", "4 KiB from the system's page cache", PerSecond, Asked, device::read_cached),
+    measure("read-device", "4 KiB past the page cache", PerSecond, Asked, device::read_direct),
+    measure("read-device-32", "the same by 32 threads at once", PerSecond, Exactly(32), device::read_direct),
+    measure(
+        "read-device-128",
+        "the same by 128 threads at once",
+        PerSecond,
+        Exactly(128),
+        device::read_direct,
+    ),
+    measure("write-device", "a file from end to end, synced", BytesPerSecond, ONE, device::write),
+    measure("sync", "4 KiB, synced", PerSecond, ONE, device::sync),
 ];
 
 /// Measures all limits, and calls `on_limit` for each as it is done.
 pub fn run(ground: &Ground, on_limit: &mut dyn FnMut(Limit) -> Result<()>) -> Result<()> {
     for measure in MEASURES {
-        let more = (!measure.is_single && ground.threads > 1).then_some(ground.threads);
-        for threads in [1].into_iter().chain(more) {
+        let (first, more) = match measure.threads {
+            Asked => (1, (ground.threads > 1).then_some(ground.threads)),
+            Exactly(threads) => (threads, None),
+        };
+        for threads in [first].into_iter().chain(more) {
             let (figure, failure) = match (measure.run)(ground, threads) {
                 Ok(figure) => (Some(figure), None),
                 Err(error) => (None, Some(error.to_string())),
@@ -261,6 +283,7 @@ mod tests {
             assert!(limit.figure.is_some_and(|figure| figure > 0.0) || may_fail, "{limit:?}");
         }
         assert!(limits.iter().filter(|limit| limit.threads == 2).count() >= 10);
+        assert!(limits.iter().any(|limit| limit.threads == 32));
         assert_eq!(std::fs::read_dir(directory.path()).expect("there").count(), 0);
     }
 }

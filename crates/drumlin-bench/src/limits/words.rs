@@ -3,6 +3,8 @@
 //! Place: what `memory` measures in: far more of it than the caches hold, or a file as the log maps it.
 //!
 //! 1. Every access is an atomic one of a whole aligned word, so that threads may do what they like.
+//!
+//! Tests: below; `limits::tests::every_limit_is_measured_and_leaves_nothing` has two threads at it.
 #![allow(unsafe_code)]
 
 use std::path::Path;
@@ -27,7 +29,7 @@ pub(super) struct Words {
     count: usize,
 }
 
-// SAFETY: the words are atomics, in memory that the owner keeps mapped; where it lies is no thread's own.
+// SAFETY: the words are atomics, in memory that the owner keeps mapped; where it lies is no thread's own. Test: below.
 unsafe impl Send for Words {}
 // SAFETY: as above; a shared reference gives atomics only.
 unsafe impl Sync for Words {}
@@ -55,7 +57,41 @@ impl Words {
     /// All of them.
     pub(super) fn all(&self) -> &[AtomicU64] {
         // SAFETY: both kinds of memory are mapped at a page's alignment for `count` words at least, stay mapped as long as
-        // their owner lives, and are reached through this slice only.
+        // their owner lives, and are reached through this slice only. Test: what_one_thread_stores_another_loads.
         unsafe { std::slice::from_raw_parts(self.base, self.count) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::Ordering;
+
+    #[test]
+    fn what_one_thread_stores_another_loads() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("words");
+        for words in
+            [Words::anonymous(1 << 20, false), Words::anonymous(1 << 20, true), Words::file(&path, 1 << 20)]
+        {
+            let words = words.expect("memory");
+            assert_eq!(words.all().len(), 1 << 17);
+            std::thread::scope(|scope| {
+                let store = |from: usize| {
+                    let words = &words;
+                    move || {
+                        for (at, word) in words.all().iter().enumerate().skip(from).step_by(2) {
+                            word.store(at as u64, Ordering::Relaxed);
+                        }
+                    }
+                };
+                scope.spawn(store(0));
+                scope.spawn(store(1));
+            });
+            let all = words.all().iter().enumerate();
+            assert!(all.clone().all(|(at, word)| word.load(Ordering::Relaxed) == at as u64));
+        }
+        let bytes = std::fs::read(&path).expect("the mapped file");
+        assert_eq!(bytes[8..16], 1u64.to_ne_bytes());
     }
 }

@@ -3,17 +3,17 @@
 //! 1. What is measured is a store of its own: in a directory that is removed again, also after Ctrl-C, or in `--db`,
 //!    where it stays.
 //! 2. A line is printed as soon as its workload is done; medians follow where there were several rounds.
-//! 3. With `--json`: one object a workload and round, and nothing else.
+//! 3. With `--json`: one object a workload and round; with `--limits` then one a limit, and one a figure beside its limit.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
+use std::{fs, io};
 
 use drumlin_bench::args::Bench;
 use drumlin_bench::drive::Progress;
-use drumlin_bench::limits::{Ground, beside};
+use drumlin_bench::limits::{Ground, beside, beside::Beside};
 use drumlin_bench::session::{self, Contender};
 use drumlin_bench::store::Store;
 use drumlin_bench::workload::WORKLOADS;
@@ -91,8 +91,10 @@ pub fn run(args: &Args, bench: &Bench) -> Result<()> {
         let limits = limits::measure(&ground, args, &mut |limit| {
             if args.json { out.line(json!(limit)) } else { Ok(()) }
         })?;
-        if !args.json {
-            out.text(&beside::table(&lines, &limits))?;
+        let rows: Vec<Beside> = lines.iter().filter_map(|line| beside::of(line, &limits)).collect();
+        match args.json {
+            true => rows.iter().try_for_each(|row| out.line(json!(row)))?,
+            false => out.text(&beside::table(&rows))?,
         }
     }
     out.finish()
@@ -133,11 +135,16 @@ impl Place {
     }
 
     fn given(directory: &Path) -> Result<Place> {
-        if fs::read_dir(directory).is_ok_and(|mut found| found.next().is_some()) {
-            return Err(Failure::Refused(format!(
-                "{} is not empty, and a bench makes a store of its own; --use-existing-db measures the one that is there",
-                directory.display()
-            )));
+        match fs::read_dir(directory).map(|mut found| found.next().is_some()) {
+            Ok(true) => {
+                return Err(Failure::Refused(format!(
+                    "{} is not empty, and a bench makes a store of its own; --use-existing-db measures the one that is there",
+                    directory.display()
+                )));
+            }
+            Ok(false) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(Failure::file("read", directory, error)),
         }
         Ok(Place { directory: directory.into(), stays: true, _temporary: None })
     }

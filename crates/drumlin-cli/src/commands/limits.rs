@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use drumlin_bench::args::THREADS_MAX;
 use drumlin_bench::engine;
 use drumlin_bench::limits::{self, Ground, Limit};
 use serde_json::json;
@@ -18,8 +19,14 @@ use crate::progress::Watcher;
 
 pub fn run(args: &Args, asked: &Limits) -> Result<()> {
     let threads = asked.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, Into::into));
-    if threads == 0 || asked.seconds.is_nan() || asked.seconds <= 0.0 {
-        return Err(Failure::Usage("--threads and --seconds must be more than 0".into()));
+    if !(1..=THREADS_MAX as usize).contains(&threads) {
+        return Err(Failure::Usage(format!("--threads must be from 1 to {THREADS_MAX}")));
+    }
+    if !(1e-3..=1e6).contains(&asked.seconds) {
+        return Err(Failure::Usage("--seconds must be from 0.001 to 1000000".into()));
+    }
+    if !(1..=1 << 20).contains(&asked.size) {
+        return Err(Failure::Usage("--size must be from 1 to 1048576".into()));
     }
     let place: PathBuf = args.db_named().map_or_else(std::env::temp_dir, Path::to_path_buf);
     if !place.is_dir() {
@@ -28,10 +35,11 @@ pub fn run(args: &Args, asked: &Limits) -> Result<()> {
             place.display()
         )));
     }
-    let ground = Ground { time: Duration::from_secs_f64(asked.seconds), ..Ground::new(&place, threads) };
+    let (time, bytes) = (Duration::from_secs_f64(asked.seconds), asked.size << 20);
+    let ground = Ground { time, far_bytes: bytes, file_bytes: bytes, ..Ground::new(&place, threads) };
     let mut out = Output::new();
     if !args.json {
-        out.line(format!("{:24} {:>2} {:>16}  what was done", "limit", "on", "at most"))?;
+        out.line(format!("{:24} {:>3} {:>16}  what was done", "limit", "on", "at most"))?;
     }
     measure(&ground, args, &mut |limit| {
         if args.json {
