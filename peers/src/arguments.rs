@@ -20,9 +20,9 @@ pub struct Arguments {
     /// Try every setting of every engine first, print its figures, and let the best one take part
     #[arg(long)]
     pub grid: bool,
-    /// Only settings whose description contains this
-    #[arg(long, value_name = "TEXT")]
-    pub setting: Option<String>,
+    /// Of an engine's settings, only those whose description contains this; may be said again
+    #[arg(long, value_name = "ENGINE=TEXT", value_parser = wanted)]
+    pub setting: Vec<(String, String)>,
     /// Count what engines move also where counting costs them something (RocksDB)
     #[arg(long)]
     pub traffic: bool,
@@ -35,6 +35,13 @@ pub struct Arguments {
     /// Workloads and terms
     #[command(flatten)]
     pub bench: Bench,
+}
+
+/// An engine, and what its settings' descriptions are to contain.
+fn wanted(said: &str) -> Result<(String, String), String> {
+    let (engine, text) = said.split_once('=').ok_or("expected ENGINE=TEXT")?;
+    Contestant::named(engine).ok_or_else(|| format!("there is no engine {engine}"))?;
+    Ok((engine.into(), text.into()))
 }
 
 impl Arguments {

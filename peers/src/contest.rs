@@ -56,18 +56,17 @@ pub fn run(
     let contestants = arguments.check()?;
     let workloads = arguments.bench.workloads()?.len();
     let terms = arguments.terms();
-    let side = |contestant: &&'static Contestant| {
+    let side = |contestant: &&'static Contestant| -> Result<Side> {
         let mut settings = (contestant.settings)(&terms);
-        if let Some(wanted) = &arguments.setting {
-            settings.retain(|setting| setting.name.contains(wanted));
+        for (engine, text) in &arguments.setting {
+            settings.retain(|setting| engine != contestant.name || setting.name.contains(text));
         }
-        Side { contestant, settings, best: vec![0; workloads] }
+        if settings.is_empty() {
+            return Err(Error::from(format!("{} has no such setting", contestant.name)));
+        }
+        Ok(Side { contestant, settings, best: vec![0; workloads] })
     };
-    let mut sides: Vec<Side> = contestants.iter().map(side).collect();
-    sides.retain(|side| !side.settings.is_empty());
-    if sides.is_empty() {
-        return Err(Error::from("no engine has a setting of that description"));
-    }
+    let mut sides: Vec<Side> = contestants.iter().map(side).collect::<Result<_>>()?;
     let mut contest = Contest { arguments, directory: directory.into(), out, stop };
     let lines = if arguments.grid {
         for side in &mut sides {

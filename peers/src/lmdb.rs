@@ -32,7 +32,8 @@ const MAP_BYTES: u64 = 64 << 30;
 /// Bytes of the map. A writable one is a file of that size, with holes, and whoever copies it copies them.
 fn map_bytes(bench: &Bench, writable_map: bool) -> usize {
     let records = bench.num * (bench.key_size + bench.value_size + 64) as u64;
-    (if writable_map { (1 << 30) + records * 8 } else { MAP_BYTES }) as usize
+    let bytes = if writable_map { (1 << 30) + records * 8 } else { MAP_BYTES };
+    bytes.next_multiple_of(2 << 20) as usize
 }
 
 fn flags(bench: &Bench, writable_map: bool, read_ahead: bool) -> EnvFlags {
