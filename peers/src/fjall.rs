@@ -1,4 +1,4 @@
-//! fjall.
+//! fjall, an LSM store in Rust.
 //!
 //! Place: an engine of `setting`.
 //!

@@ -1,4 +1,4 @@
-//! LMDB, through heed.
+//! LMDB, a memory-mapped B-tree in C, through heed.
 //!
 //! Place: an engine of `setting`.
 //!

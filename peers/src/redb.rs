@@ -1,4 +1,4 @@
-//! redb.
+//! redb, a copy-on-write B-tree in Rust.
 //!
 //! Place: an engine of `setting`.
 //!
