@@ -3,6 +3,8 @@
 //! Place: parses, makes a directory for the stores, and hands on to `contest`. README.md says how to build and run it.
 //!
 //! 1. What it has made is removed again, also after Ctrl-C. A directory that was named has to be empty, or not there.
+// See the library.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::path::Path;
 use std::process::ExitCode;

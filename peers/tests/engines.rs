@@ -1,5 +1,7 @@
 //! Every setting of every engine does what each call says: what is measured works.
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a test is outside the engine")]
+
 use std::collections::BTreeMap;
 use std::path::Path;
 
