@@ -20,6 +20,9 @@ pub struct Arguments {
     /// Try every setting of every engine first, print its figures, and let the best one take part
     #[arg(long)]
     pub grid: bool,
+    /// Keys of the grid's stores [default: as many as asked for; fewer tell most of it sooner]
+    #[arg(long, value_name = "N")]
+    pub grid_num: Option<u64>,
     /// Of an engine's settings, only those whose description contains this; may be said again
     #[arg(long, value_name = "ENGINE=TEXT", value_parser = wanted)]
     pub setting: Vec<(String, String)>,

@@ -93,7 +93,11 @@ impl Contest<'_> {
         if side.settings.len() == 1 {
             return Ok(());
         }
-        let bench = Bench { rounds: 1, ..self.arguments.bench.clone() };
+        let asked = &self.arguments.bench;
+        let num = self.arguments.grid_num.unwrap_or(asked.num).min(asked.num);
+        let most = |operations: Option<u64>| operations.map(|operations| operations.min(num));
+        let bench =
+            Bench { rounds: 1, num, reads: most(asked.reads), writes: most(asked.writes), ..asked.clone() };
         let lines = {
             let all = (0..side.settings.len()).map(|setting| (&*side, setting));
             self.session(&bench, all, true)?

@@ -25,9 +25,18 @@ cargo x COMMAND
   soak [NAME [ROUNDS]]      the heavy tests; without a name, the list of them
   planted [NAME]...         plants one bug at a time and expects its test to fail
            [--list] [--no-baseline]
+  results [NAME]...         measures what is named (all: hours), and writes docs/RESULTS.md and
+          [--quick] [--again NAME] [--on DIR]         the README's table; `results list` names all
 
 docs/HACKING.md says which command shows which promise.
 ";
+
+/// Hands on to a crate of its own: what it takes to draw is no part of the menu.
+fn results(arguments: &[String]) -> Result<(), String> {
+    let mut command =
+        process::cargo(&tree::root(), &["run", "--quiet", "--release", "-p", "drumlin-results", "--"]);
+    process::show("results", command.args(arguments))
+}
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -38,6 +47,7 @@ fn main() -> ExitCode {
         Some("loom") => ci::loom(rest),
         Some("soak") => soak::run(rest),
         Some("planted") => planted::run(rest),
+        Some("results") => results(rest),
         Some("help" | "--help" | "-h") | None => {
             print!("{MENU}");
             Ok(())

@@ -1,7 +1,7 @@
 //! `cargo x tidy`: the style that a program can check, as findings with file and line.
 //!
 //! Place: called by `main` and `ci`. `source` reads Rust files without a compiler, `rules` and `layers` judge
-//! them, `links` judges the documents, `planted` the list of planted bugs.
+//! them, `links` and `results` judge the documents, `planted` the list of planted bugs.
 //!
 //! The rules, by the word printed in front of a finding:
 //! - `header`  every module of `crates/*/src`, `peers/src` and `xtask/src` opens with a `//!` header
@@ -15,11 +15,13 @@
 //! - `name`    no file or module named for nothing in particular
 //! - `link`    relative links of the documents, their anchors, and document names in code resolve
 //! - `planted` the text of every planted bug occurs exactly once, and its test exists
+//! - `results` the README's table of figures is the one of `docs/RESULTS.md`
 //!
 //! Each rule has a test that shows it a violation.
 
 mod layers;
 mod links;
+mod results;
 mod rules;
 mod source;
 
@@ -90,6 +92,7 @@ fn check(root: &Path) -> Result<(Vec<Finding>, usize), String> {
         }
     }
     links::check(root, &files, &sources, &mut findings)?;
+    results::check(root, &mut findings);
     for (path, what) in planted::stale(root)? {
         findings.push(Finding::new(&path, 1, "planted", what));
     }

@@ -54,20 +54,44 @@ fn limits_of(kind: Kind, durability: &str) -> &'static [&'static str] {
     }
 }
 
-/// Seconds that one unit of a limit takes all threads together, for an operation of `line`.
-fn seconds(limits: &[Limit], name: &str, line: &Line) -> Option<f64> {
-    let threads = line.threads as usize;
+/// Seconds that one unit of a limit takes, all threads together, for a record of so many bytes.
+fn seconds(limits: &[Limit], name: &str, threads: u64, record_bytes: f64) -> Option<f64> {
+    let with =
+        |threads: u64| limits.iter().find(|limit| limit.name == name && limit.threads as u64 == threads);
     // A limit that was measured with one thread only is that of each thread, or of the one device.
-    let with = |threads| limits.iter().find(|limit| limit.name == name && limit.threads == threads);
     let limit = with(threads).or_else(|| with(1))?;
     let figure = limit.figure?;
     Some(match limit.unit {
-        Unit::Nanoseconds => figure / 1e9 / line.threads as f64,
-        Unit::BytesPerSecond => (line.key_bytes + line.value_bytes) as f64 / figure,
+        Unit::Nanoseconds => figure / 1e9 / threads as f64,
+        Unit::BytesPerSecond => record_bytes / figure,
         // One sync is enough for all threads that wait.
-        Unit::PerSecond if name == "sync" => 1.0 / figure / line.threads as f64,
+        Unit::PerSecond if name == "sync" => 1.0 / figure / threads as f64,
         Unit::PerSecond => 1.0 / figure,
     })
+}
+
+/// The names of the limits of a workload, and how many operations a second they allow; if that is known.
+pub fn at_most(
+    workload: &Workload,
+    durability: &str,
+    threads: u64,
+    record_bytes: f64,
+    limits: &[Limit],
+) -> Option<(String, f64)> {
+    let (mut names, mut each) = (Vec::new(), 0.0);
+    for (kind, share) in workload.mix {
+        let bounds = limits_of(*kind, durability);
+        if bounds.is_empty() {
+            return None;
+        }
+        for name in bounds {
+            each += share * seconds(limits, name, threads, record_bytes)?;
+            if !names.contains(name) {
+                names.push(name);
+            }
+        }
+    }
+    Some((names.join(" + "), 1.0 / each))
 }
 
 /// The limit of a line, if one is known.
@@ -76,27 +100,16 @@ pub fn of(line: &Line, limits: &[Limit]) -> Option<Beside> {
     if line.batch > 1 {
         return None;
     }
-    let (mut names, mut each) = (Vec::new(), 0.0);
-    for (kind, share) in workload.mix {
-        let bounds = limits_of(*kind, line.durability);
-        if bounds.is_empty() {
-            return None;
-        }
-        for name in bounds {
-            each += share * seconds(limits, name, line)?;
-            if !names.contains(name) {
-                names.push(name);
-            }
-        }
-    }
+    let record_bytes = (line.key_bytes + line.value_bytes) as f64;
+    let (limit, at_most) = at_most(workload, line.durability, line.threads, record_bytes, limits)?;
     Some(Beside {
         workload: line.workload,
         engine: line.engine,
         round: line.round,
         rate: line.rate,
-        limit: names.join(" + "),
-        at_most: 1.0 / each,
-        part: line.rate * each,
+        limit,
+        at_most,
+        part: line.rate / at_most,
     })
 }
 
@@ -153,8 +166,8 @@ mod tests {
             holds: Default::default(),
         };
         let figure = |name, unit, threads, figure| Limit {
-            name,
-            what: "",
+            name: std::borrow::Cow::Borrowed(name),
+            what: "".into(),
             threads,
             figure: Some(figure),
             unit,

@@ -16,12 +16,13 @@ mod memory;
 mod processor;
 mod words;
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::engine::Result;
 use crate::report::{grouped, time};
@@ -55,7 +56,7 @@ impl Ground {
 }
 
 /// What a limit counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
     /// So many a second.
@@ -67,12 +68,12 @@ pub enum Unit {
 }
 
 /// A measured limit.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Limit {
     /// Its name; the same on every machine.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// What was done.
-    pub what: &'static str,
+    pub what: Cow<'static, str>,
     /// Threads that did it.
     pub threads: usize,
     /// How much of it went.
@@ -83,17 +84,23 @@ pub struct Limit {
     pub failure: Option<String>,
 }
 
-impl std::fmt::Display for Limit {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let figure = match (self.figure, self.unit, &self.failure) {
+impl Limit {
+    /// Its figure in words, or why there is none.
+    pub fn told(&self) -> String {
+        match (self.figure, self.unit, &self.failure) {
             (Some(figure), Unit::PerSecond, _) => format!("{}/s", grouped(figure)),
             (Some(figure), Unit::BytesPerSecond, _) => {
                 format!("{} MiB/s", grouped(figure / f64::from(1 << 20)))
             }
             (Some(figure), Unit::Nanoseconds, _) => time(figure),
             (None, _, why) => why.clone().unwrap_or_default(),
-        };
-        write!(f, "{:24} {:>3} {figure:>16}  {}", self.name, self.threads, self.what)
+        }
+    }
+}
+
+impl std::fmt::Display for Limit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:24} {:>3} {:>16}  {}", self.name, self.threads, self.told(), self.what)
     }
 }
 
@@ -188,6 +195,7 @@ pub fn run(ground: &Ground, on_limit: &mut dyn FnMut(Limit) -> Result<()>) -> Re
                 Err(error) => (None, Some(error.to_string())),
             };
             let Measure { name, what, unit, .. } = *measure;
+            let (name, what) = (name.into(), what.into());
             on_limit(Limit { name, what, threads, figure, unit, failure })?;
         }
     }

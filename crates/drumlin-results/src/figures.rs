@@ -1,0 +1,229 @@
+//! Figures: raw lines as medians, with the least and the most beside them.
+//!
+//! Place: made of what is kept; judged by `goals`, printed by `page`, drawn by `picture`.
+//!
+//! 1. A row is one engine at one workload in one run; its figures are over the rounds.
+//! 2. Lines of a grid are no rows: they are shown apart.
+
+use drumlin_bench::limits::{Limit, beside};
+use drumlin_bench::medians::median;
+use drumlin_bench::workload::Workload;
+use serde_json::Value;
+
+use crate::kept::Kept;
+
+/// A median, and between what it lies.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Span {
+    /// The least.
+    pub least: f64,
+    /// The median.
+    pub median: f64,
+    /// The most.
+    pub most: f64,
+}
+
+impl Span {
+    /// Of figures, of which there is one at least.
+    fn of(mut figures: Vec<f64>) -> Option<Span> {
+        figures.sort_by(f64::total_cmp);
+        let (least, most) = (*figures.first()?, *figures.last()?);
+        Some(Span { least, median: median(&figures), most })
+    }
+}
+
+/// Percentiles that lines have, with their names.
+pub const PERCENTILES: [(&str, &str); 6] = [
+    ("p50_ns", "p50"),
+    ("p90_ns", "p90"),
+    ("p99_ns", "p99"),
+    ("p999_ns", "p99.9"),
+    ("p9999_ns", "p99.99"),
+    ("max_ns", "max"),
+];
+
+/// Latencies of one kind of operation, in nanoseconds, over the rounds.
+#[derive(Clone, Debug)]
+pub struct Latencies {
+    /// The kind.
+    pub kind: String,
+    /// As [`PERCENTILES`] lists them.
+    pub percentiles: [Span; PERCENTILES.len()],
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// Which run of the measurement.
+    pub run: u64,
+    /// The workload.
+    pub workload: String,
+    /// The engine.
+    pub engine: String,
+    /// Its own settings.
+    pub settings: String,
+    /// Threads.
+    pub threads: u64,
+    /// Rounds.
+    pub rounds: usize,
+    /// Operations a second.
+    pub rate: Span,
+    /// The same without what was owed.
+    pub burst_rate: Option<Span>,
+    /// Microseconds of processor an operation.
+    pub processor_us: Option<Span>,
+    /// Bytes written for each of the user's.
+    pub write_amplification: Option<Span>,
+    /// Resident bytes, at most.
+    pub resident_peak: Option<Span>,
+    /// The budget of memory.
+    pub memory_bytes: f64,
+    /// Sorted files.
+    pub tables: Option<Span>,
+    /// Bytes of log.
+    pub log_bytes: Option<Span>,
+    /// Latencies by kind.
+    pub latencies: Vec<Latencies>,
+    /// The name of the machine's limits, and operations a second at most.
+    pub limit: Option<(String, f64)>,
+}
+
+/// The rows of a measurement, in the order in which they came first.
+pub fn rows(kept: &Kept) -> Vec<Row> {
+    let text = |line: &Value, name: &str| line[name].as_str().unwrap_or_default().to_string();
+    let is_row = |line: &&Value| line["rate"].is_number() && line["grid"] != true && line["part"].is_null();
+    let lines: Vec<&Value> = kept.lines.iter().filter(is_row).collect();
+    let key =
+        |line: &Value| (line["run"].as_u64().unwrap_or(0), text(line, "workload"), text(line, "engine"));
+    let mut keys: Vec<(u64, String, String)> = Vec::new();
+    for line in &lines {
+        if !keys.contains(&key(line)) {
+            keys.push(key(line));
+        }
+    }
+    keys.into_iter()
+        .filter_map(|of| {
+            let same: Vec<&Value> = lines.iter().copied().filter(|line| key(line) == of).collect();
+            let last = *same.last()?;
+            let span = |name: &str| Span::of(same.iter().filter_map(|line| line[name].as_f64()).collect());
+            let (run, workload, engine) = of;
+            Some(Row {
+                run,
+                workload,
+                engine,
+                settings: text(last, "settings"),
+                threads: last["threads"].as_u64().unwrap_or(1),
+                rounds: same.len(),
+                rate: span("rate")?,
+                burst_rate: span("burst_rate"),
+                processor_us: span("processor_us"),
+                write_amplification: span("write_amplification"),
+                resident_peak: span("resident_peak"),
+                memory_bytes: last["memory_bytes"].as_f64().unwrap_or(0.0),
+                tables: span("tables"),
+                log_bytes: span("log_bytes"),
+                latencies: latencies(&same),
+                limit: None,
+            })
+        })
+        .collect()
+}
+
+fn latencies(lines: &[&Value]) -> Vec<Latencies> {
+    let of = |line: &Value| line["latencies"].as_array().cloned().unwrap_or_default();
+    let kinds = of(lines[0]);
+    let kinds = kinds.iter().filter_map(|kind| kind["kind"].as_str());
+    kinds
+        .filter_map(|kind| {
+            let all: Vec<Value> =
+                lines.iter().flat_map(|line| of(line)).filter(|one| one["kind"] == *kind).collect();
+            let span = |name: &str| Span::of(all.iter().filter_map(|one| one[name].as_f64()).collect());
+            let mut percentiles = [Span { least: 0.0, median: 0.0, most: 0.0 }; PERCENTILES.len()];
+            for (place, (name, _)) in percentiles.iter_mut().zip(PERCENTILES) {
+                *place = span(name)?;
+            }
+            Some(Latencies { kind: kind.into(), percentiles })
+        })
+        .collect()
+}
+
+/// The machine's limits, as measured.
+pub fn limits(kept: &Kept) -> Vec<Limit> {
+    kept.lines.iter().filter_map(|line| serde_json::from_value(line.clone()).ok()).collect()
+}
+
+/// Sets the limits beside the rows of a measurement.
+pub fn set_limits(rows: &mut [Row], kept: &Kept, limits: &[Limit]) {
+    for row in rows {
+        let line = kept
+            .lines
+            .iter()
+            .find(|line| line["workload"] == row.workload.as_str() && line["rate"].is_number());
+        let (Some(line), Some(workload)) = (line, Workload::named(&row.workload)) else { continue };
+        if line["batch"].as_u64().is_some_and(|batch| batch > 1) {
+            continue;
+        }
+        let record = [&line["key_bytes"], &line["value_bytes"]].map(|bytes| bytes.as_f64().unwrap_or(0.0));
+        let durability = line["durability"].as_str().unwrap_or_default();
+        row.limit = beside::at_most(workload, durability, row.threads, record.iter().sum(), limits);
+    }
+}
+
+/// What was tried before, and chosen: engine, workload, settings, operations a second, and whether it was the best.
+pub fn grid(kept: &Kept) -> Vec<(u64, String, String, String, f64, bool)> {
+    let text = |line: &Value, name: &str| line[name].as_str().unwrap_or_default().to_string();
+    let tried = kept.lines.iter().filter(|line| line["grid"] == true);
+    let mut rows: Vec<(u64, String, String, String, f64, bool)> = tried
+        .map(|line| {
+            let rate = line["rate"].as_f64().unwrap_or(0.0);
+            let run = line["run"].as_u64().unwrap_or(0);
+            (run, text(line, "engine"), text(line, "workload"), text(line, "settings"), rate, false)
+        })
+        .collect();
+    for at in 0..rows.len() {
+        let (run, engine, workload, ..) = &rows[at];
+        let same = rows.iter().filter(|row| (&row.0, &row.1, &row.2) == (run, engine, workload));
+        rows[at].5 = same.map(|row| row.4).fold(0.0, f64::max) == rows[at].4;
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn rows_are_medians_over_rounds_and_leave_the_grid_out() {
+        let line = |run: u64, engine: &str, rate: f64, grid: bool| {
+            json!({"run": run, "engine": engine, "workload": "fillrandom", "threads": 2, "rate": rate, "grid": grid,
+                   "key_bytes": 16, "value_bytes": 100, "durability": "Process", "batch": 1,
+                   "settings": format!("{rate}"),
+                   "latencies": [{"kind": "put", "p50_ns": rate, "p90_ns": 2, "p99_ns": 3, "p999_ns": 4,
+                                  "p9999_ns": 5, "max_ns": 6}]})
+        };
+        let lines = vec![
+            line(0, "B", 900.0, true),
+            line(0, "B", 800.0, true),
+            json!({"best": "900", "engine": "b", "workload": "fillrandom", "run": 0}),
+            line(0, "A", 30.0, false),
+            line(0, "B", 5.0, false),
+            line(0, "A", 10.0, false),
+            line(0, "A", 20.0, false),
+            line(1, "A", 1.0, false),
+        ];
+        let kept = Kept { head: json!({}), at: 0, lines };
+        let mut rows = rows(&kept);
+        let names: Vec<_> = rows.iter().map(|row| (row.run, row.engine.as_str(), row.rounds)).collect();
+        assert_eq!(names, [(0, "A", 3), (0, "B", 1), (1, "A", 1)]);
+        assert_eq!(rows[0].rate, Span { least: 10.0, median: 20.0, most: 30.0 });
+        assert_eq!(rows[0].latencies[0].percentiles[0].median, 20.0);
+        assert!(rows[0].processor_us.is_none());
+        let grid = grid(&kept);
+        assert_eq!(grid.iter().map(|row| row.5).collect::<Vec<_>>(), [true, false]);
+        let limit = json!({"name": "log-copy", "what": "", "threads": 2, "figure": 200.0, "unit": "per_second", "failure": null});
+        let measured = Kept { lines: vec![limit], ..kept.clone() };
+        set_limits(&mut rows, &kept, &limits(&measured));
+        assert_eq!(rows[0].limit, Some(("log-copy".into(), 200.0)));
+    }
+}

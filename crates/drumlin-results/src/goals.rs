@@ -1,0 +1,285 @@
+//! Goals: what must hold of a measurement, beside what was found.
+//!
+//! Place: named in the table of `measurements`; judged for `page`.
+//!
+//! 1. A goal speaks of medians, and is judged in every run of its measurement that it speaks of.
+//! 2. What cannot be judged, since there is no figure, is said to be so; it does not hold.
+
+use drumlin_bench::report::{grouped, time};
+
+use crate::figures::{Row, Span};
+
+/// The engine whose goals these are.
+pub const OURS: &str = "Drumlin";
+
+/// What must hold.
+#[derive(Clone, Copy, Debug)]
+pub enum Goal {
+    /// So many times the rate of another engine.
+    Times {
+        /// At this workload.
+        workload: &'static str,
+        /// The other engine.
+        engine: &'static str,
+        /// At least.
+        least: f64,
+    },
+    /// The rate of the last run, as a multiple of that of the first.
+    LastOfFirst {
+        /// At this workload.
+        workload: &'static str,
+        /// At least.
+        least: f64,
+    },
+    /// Operations a second of each thread.
+    RatePerThread {
+        /// At this workload.
+        workload: &'static str,
+        /// At least.
+        least: f64,
+    },
+    /// The latency that 999 of a thousand keep, as a part of another engine's.
+    P999 {
+        /// Of this kind of operation.
+        kind: &'static str,
+        /// The other engine.
+        engine: &'static str,
+        /// At most.
+        most: f64,
+    },
+    /// The worst latency, in milliseconds, of every round.
+    Worst {
+        /// Of this kind of operation.
+        kind: &'static str,
+        /// At most.
+        most_ms: f64,
+    },
+    /// So many tables are opened in so many seconds, the first get and scan included.
+    Opens {
+        /// At least so many.
+        tables: u64,
+        /// At most.
+        most_s: f64,
+    },
+    /// Seconds for each GiB of log, the first get and scan included.
+    Recovers {
+        /// At most.
+        most_s_per_gib: f64,
+    },
+    /// Resident memory beyond the budget.
+    Memory {
+        /// At most.
+        beyond_mib: u64,
+    },
+}
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verdict {
+    /// What must hold.
+    pub says: String,
+    /// What was found, in each run.
+    pub found: String,
+    /// Whether it holds.
+    pub holds: bool,
+}
+
+impl Goal {
+    /// Judges the rows of a measurement.
+    pub fn judge(&self, rows: &[Row]) -> Verdict {
+        let ours = |workload: &str| {
+            rows.iter().filter(|row| row.engine == OURS && row.workload == workload).collect::<Vec<_>>()
+        };
+        let (says, found): (String, Vec<(String, bool)>) = match *self {
+            Goal::Times { workload, engine, least } => {
+                let times = |row: &Row| {
+                    let other = other(rows, row, engine)?;
+                    let times = row.rate.median / other.rate.median;
+                    Some((format!("{times:.2}"), times >= least))
+                };
+                (format!("{workload}: at least {least:.1} times {engine}"), each(&ours(workload), times))
+            }
+            Goal::LastOfFirst { workload, least } => {
+                let ours: Vec<&Row> = ours(workload);
+                let found = ours.first().zip(ours.last()).filter(|_| ours.len() > 1).map(|(first, last)| {
+                    let times = last.rate.median / first.rate.median;
+                    let threads = format!("{} threads to {}", last.threads, first.threads);
+                    (format!("{threads}: {times:.2}"), times >= least)
+                });
+                (
+                    format!(
+                        "{workload}: the rate of the most threads is at least {least:.1} times that of the fewest"
+                    ),
+                    found.into_iter().collect(),
+                )
+            }
+            Goal::RatePerThread { workload, least } => {
+                let rate = |row: &Row| {
+                    let rate = row.rate.median / row.threads as f64;
+                    Some((grouped(rate), rate >= least))
+                };
+                (
+                    format!("{workload}: at least {} a second and thread", grouped(least)),
+                    each(&ours(workload), rate),
+                )
+            }
+            Goal::P999 { kind, engine, most } => {
+                let part = |row: &Row| {
+                    let other = percentile(other(rows, row, engine)?, kind, P999)?;
+                    let own = percentile(row, kind, P999)?;
+                    let times = own.median / other.median;
+                    Some((format!("{} against {}", time(own.median), time(other.median)), times <= most))
+                };
+                let own = rows.iter().filter(|row| row.engine == OURS).collect::<Vec<_>>();
+                (format!("p99.9 of a {kind}: at most {most:.2} of {engine}'s"), each(&own, part))
+            }
+            Goal::Worst { kind, most_ms } => {
+                let worst = |row: &Row| {
+                    let worst = percentile(row, kind, WORST)?.most;
+                    Some((time(worst), worst <= most_ms * 1e6))
+                };
+                let own = rows.iter().filter(|row| row.engine == OURS).collect::<Vec<_>>();
+                (format!("no {kind} above {most_ms:.0} ms"), each(&own, worst))
+            }
+            Goal::Opens { tables, most_s } => {
+                let opened = |row: &Row| {
+                    let (there, took) = (row.tables?.median, 1.0 / row.rate.median);
+                    let found = format!("{} tables in {took:.2} s", grouped(there));
+                    Some((found, there >= tables as f64 && took <= most_s))
+                };
+                (
+                    format!(
+                        "{} tables, to the first get and scan: at most {most_s:.0} s",
+                        grouped(tables as f64)
+                    ),
+                    each(&ours("open"), opened),
+                )
+            }
+            Goal::Recovers { most_s_per_gib } => {
+                let recovered = |row: &Row| {
+                    let gib = row.log_bytes?.median / f64::from(1 << 30);
+                    let took = 1.0 / row.rate.median / gib;
+                    Some((format!("{took:.2} s a GiB, of {gib:.2} GiB"), took <= most_s_per_gib))
+                };
+                (
+                    format!("recovery: at most {most_s_per_gib:.0} s a GiB of log"),
+                    each(&ours("recover"), recovered),
+                )
+            }
+            Goal::Memory { beyond_mib } => {
+                let beyond = |row: &Row| Some(row.resident_peak?.most - row.memory_bytes);
+                // Of each run the workload that took the most.
+                let own = || rows.iter().filter(|row| row.engine == OURS);
+                let worst: Vec<&Row> = own()
+                    .filter(|row| own().all(|other| other.run != row.run || beyond(other) <= beyond(row)))
+                    .collect();
+                let judge = |row: &Row| {
+                    let mib = beyond(row)? / f64::from(1 << 20);
+                    let budget = row.memory_bytes / f64::from(1 << 20);
+                    let found = format!("{} with {budget:.0} MiB: {mib:+.0} MiB", row.workload);
+                    Some((found, mib <= beyond_mib as f64))
+                };
+                (format!("resident: at most the budget and {beyond_mib} MiB"), each(&worst, judge))
+            }
+        };
+        let holds = !found.is_empty() && found.iter().all(|(_, holds)| *holds);
+        let texts: Vec<String> = found.into_iter().map(|(text, _)| text).collect();
+        Verdict { says, found: texts.join("; "), holds }
+    }
+}
+
+/// Places in [`crate::figures::PERCENTILES`].
+const P999: usize = 3;
+const WORST: usize = 5;
+
+/// The row of another engine that did the same.
+fn other<'a>(rows: &'a [Row], row: &Row, engine: &str) -> Option<&'a Row> {
+    rows.iter()
+        .find(|other| (other.run, &other.workload, other.engine.as_str()) == (row.run, &row.workload, engine))
+}
+
+fn percentile(row: &Row, kind: &str, place: usize) -> Option<Span> {
+    row.latencies
+        .iter()
+        .find(|latencies| latencies.kind == kind)
+        .map(|latencies| latencies.percentiles[place])
+}
+
+/// What was found in each run; where there are several, with their threads.
+fn each(rows: &[&Row], judge: impl Fn(&Row) -> Option<(String, bool)>) -> Vec<(String, bool)> {
+    let all_alike = rows.iter().all(|row| row.threads == rows[0].threads);
+    let one = |row: &&Row| {
+        let (text, holds) = judge(row).unwrap_or_else(|| ("no figure".into(), false));
+        match all_alike {
+            true => (text, holds),
+            false => (format!("{} threads: {text}", row.threads), holds),
+        }
+    };
+    rows.iter().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figures::rows;
+    use crate::kept::Kept;
+    use serde_json::{Value, json};
+
+    fn judged(goal: Goal, lines: Vec<Value>) -> Verdict {
+        goal.judge(&rows(&Kept { head: json!({}), at: 0, lines }))
+    }
+
+    fn line(run: u64, engine: &str, threads: u64, rate: f64, worst: f64) -> Value {
+        json!({"run": run, "engine": engine, "workload": "fillrandom", "threads": threads, "rate": rate,
+               "memory_bytes": 1 << 20, "resident_peak": (2 << 20), "log_bytes": 1u64 << 30, "tables": 7,
+               "latencies": [{"kind": "put", "p50_ns": 1, "p90_ns": 1, "p99_ns": 1, "p999_ns": worst / 2.0,
+                              "p9999_ns": 1, "max_ns": worst}]})
+    }
+
+    #[test]
+    fn goals_hold_from_their_bound_on_and_in_every_run() {
+        let lines = || {
+            vec![
+                line(0, OURS, 1, 400.0, 1e6),
+                line(0, "RocksDB", 1, 100.0, 3e6),
+                line(1, OURS, 2, 800.0, 1e6),
+                line(1, "RocksDB", 2, 250.0, 4e6),
+            ]
+        };
+        let times = |least| judged(Goal::Times { workload: "fillrandom", engine: "RocksDB", least }, lines());
+        assert!(times(3.2).holds);
+        assert_eq!(times(3.5).found, "1 threads: 4.00; 2 threads: 3.20");
+        assert!(!times(3.5).holds, "it must hold with two threads, too");
+        let grows = |least| judged(Goal::LastOfFirst { workload: "fillrandom", least }, lines()).holds;
+        assert!(grows(2.0) && !grows(2.1));
+        let part = |most| judged(Goal::P999 { kind: "put", engine: "RocksDB", most }, lines()).holds;
+        assert!(part(1.0 / 3.0) && !part(0.3));
+        let worst = |most_ms| judged(Goal::Worst { kind: "put", most_ms }, lines()).holds;
+        assert!(worst(1.0) && !worst(0.9));
+        let rate = |least| judged(Goal::RatePerThread { workload: "fillrandom", least }, lines()).holds;
+        assert!(rate(400.0) && !rate(401.0));
+        let memory = |beyond_mib| judged(Goal::Memory { beyond_mib }, lines()).holds;
+        assert!(memory(1) && !memory(0));
+    }
+
+    #[test]
+    fn opening_is_judged_by_what_was_there() {
+        let mut opened = line(0, OURS, 1, 2.0, 1.0);
+        opened["workload"] = "open".into();
+        let opens = |tables, most_s| judged(Goal::Opens { tables, most_s }, vec![opened.clone()]).holds;
+        assert!(opens(7, 0.5) && !opens(8, 0.5) && !opens(7, 0.4));
+        let mut recovered = opened.clone();
+        recovered["workload"] = "recover".into();
+        let recovers =
+            |most_s_per_gib| judged(Goal::Recovers { most_s_per_gib }, vec![recovered.clone()]).holds;
+        assert!(recovers(0.5) && !recovers(0.4));
+    }
+
+    #[test]
+    fn without_figures_nothing_holds() {
+        let times = Goal::Times { workload: "fillrandom", engine: "RocksDB", least: 0.0 };
+        assert!(!judged(times, vec![]).holds);
+        let alone = judged(times, vec![line(0, OURS, 1, 1.0, 1.0)]);
+        assert_eq!((alone.found.as_str(), alone.holds), ("no figure", false));
+    }
+}

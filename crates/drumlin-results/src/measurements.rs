@@ -1,0 +1,378 @@
+//! The measurements: what is run, and what it has to show.
+//!
+//! Place: the table that `main` goes through; `run` carries one out, `goals` judges it.
+//!
+//! 1. Arguments are those of `drumlin bench` (or of the peers' program); `--quick` scales them, see [`scaled`].
+//! 2. Where the runs of one measurement are compared with each other, they take turns.
+
+use crate::goals::Goal;
+
+/// Which program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Program {
+    /// `drumlin bench`.
+    Bench,
+    /// `drumlin limits`.
+    Limits,
+    /// The peers' program.
+    Peers,
+}
+
+/// How figures are drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drawn {
+    /// Medians as bars, from the least to the most.
+    Bars,
+    /// Percentiles of latencies.
+    Latencies,
+    /// Not at all.
+    No,
+}
+
+/// Something to be measured.
+#[derive(Debug)]
+pub struct Measurement {
+    /// Its name on the command line, and of its files.
+    pub name: &'static str,
+    /// What it shows.
+    pub shows: &'static str,
+    /// About how long it takes on two cores.
+    pub minutes: u64,
+    /// The program.
+    pub program: Program,
+    /// Arguments of every run.
+    pub with: &'static str,
+    /// Arguments of each run; one run if there are none.
+    pub runs: &'static [&'static str],
+    /// Rounds of each run. Runs of `drumlin bench` take turns round by round.
+    pub rounds: u32,
+    /// How it is drawn.
+    pub drawn: Drawn,
+    /// What must hold.
+    pub goals: &'static [Goal],
+}
+
+use Drawn::{Bars, Latencies, No};
+use Program::{Bench, Limits, Peers};
+
+/// One thread, and two.
+const THREADS: &[&str] = &["--threads 1", "--threads 2"];
+const ROCKSDB: &str = "RocksDB";
+const ROCKSDB_TXN: &str = "RocksDB txn";
+const LEVELDB: &str = "LevelDB";
+const LMDB: &str = "LMDB";
+
+/// The table, in the order of the page.
+pub const MEASUREMENTS: &[Measurement] = &[
+    Measurement {
+        name: "limits",
+        shows: "what the machine can do at most",
+        minutes: 1,
+        program: Limits,
+        with: "--threads 2",
+        runs: &[""],
+        rounds: 1,
+        drawn: No,
+        goals: &[],
+    },
+    Measurement {
+        name: "peers",
+        shows: "all engines beside each other, a million records",
+        minutes: 90,
+        program: Peers,
+        with: "--grid --engines drumlin,rocksdb,leveldb,lmdb,fjall,redb --num 1000000 --memory 512 \
+               --benchmarks fillrandom,readrandom,readmissing,seekrandom,readseq,updaterandom",
+        runs: THREADS,
+        rounds: 5,
+        drawn: Bars,
+        goals: &[],
+    },
+    Measurement {
+        name: "puts-64m",
+        shows: "puts, memory component of 64 MiB",
+        minutes: 30,
+        program: Peers,
+        with: "--grid --engines drumlin,rocksdb --num 5000000 --memory 512 --memtable 64 --benchmarks fillrandom",
+        runs: THREADS,
+        rounds: 5,
+        drawn: Bars,
+        goals: &[Goal::Times { workload: "fillrandom", engine: ROCKSDB, least: 4.0 }],
+    },
+    Measurement {
+        name: "puts-1g",
+        shows: "puts, memory component of 1 GiB",
+        minutes: 30,
+        program: Peers,
+        with: "--grid --engines drumlin,rocksdb --num 5000000 --memory 4096 --memtable 1024 --benchmarks fillrandom",
+        runs: THREADS,
+        rounds: 5,
+        drawn: Bars,
+        goals: &[Goal::Times { workload: "fillrandom", engine: ROCKSDB, least: 3.0 }],
+    },
+    Measurement {
+        name: "sustained",
+        shows: "sustained puts, 30 million records, nothing owed at the end",
+        minutes: 75,
+        program: Peers,
+        with: "--grid --engines drumlin,rocksdb --num 30000000 --memory 512 --memtable 64 --benchmarks fillrandom",
+        runs: &["--threads 2"],
+        rounds: 5,
+        drawn: Bars,
+        goals: &[Goal::Times { workload: "fillrandom", engine: ROCKSDB, least: 2.5 }],
+    },
+    Measurement {
+        name: "threads",
+        shows: "sustained puts by more threads than there are cores",
+        minutes: 10,
+        program: Bench,
+        with: "--num 10000000 --memory 512 --memtable 64 --benchmarks fillrandom",
+        runs: &["--threads 2", "--threads 8"],
+        rounds: 5,
+        drawn: Bars,
+        goals: &[Goal::LastOfFirst { workload: "fillrandom", least: 0.9 }],
+    },
+    Measurement {
+        name: "gets",
+        shows: "gets and misses, 5 million records, all in cache",
+        minutes: 60,
+        program: Peers,
+        with: "--grid --engines drumlin,rocksdb,lmdb --num 5000000 --memory 2048 --benchmarks readrandom,readmissing",
+        runs: THREADS,
+        rounds: 5,
+        drawn: Bars,
+        goals: &[
+            Goal::Times { workload: "readrandom", engine: ROCKSDB, least: 4.0 },
+            Goal::Times { workload: "readrandom", engine: LMDB, least: 1.0 },
+            Goal::Times { workload: "readmissing", engine: ROCKSDB, least: 1.0 },
+        ],
+    },
+    Measurement {
+        name: "gets-memory",
+        shows: "gets, 5 million records, all in the memory component",
+        minutes: 30,
+        program: Peers,
+        with: "--grid --engines drumlin,rocksdb --num 5000000 --memory 6144 --memtable 2048 --benchmarks readrandom",
+        runs: THREADS,
+        rounds: 5,
+        drawn: Bars,
+        goals: &[Goal::Times { workload: "readrandom", engine: ROCKSDB, least: 3.0 }],
+    },
+    Measurement {
+        name: "scans",
+        shows: "scans of 10 and of 20 records, 5 million records, all in cache",
+        minutes: 60,
+        program: Peers,
+        with: "--grid --engines drumlin,rocksdb,leveldb,lmdb --num 5000000 --reads 1000000 --memory 2048 --benchmarks seekrandom",
+        runs: &[
+            "--threads 1 --seek-nexts 10",
+            "--threads 1 --seek-nexts 20",
+            "--threads 2 --seek-nexts 10",
+            "--threads 2 --seek-nexts 20",
+        ],
+        rounds: 5,
+        drawn: Bars,
+        goals: &[Goal::Times { workload: "seekrandom", engine: LEVELDB, least: 1.0 }],
+    },
+    Measurement {
+        name: "full-scan",
+        shows: "all of 5 million records in order, from cache",
+        minutes: 10,
+        program: Bench,
+        with: "--num 5000000 --memory 2048 --benchmarks readseq,readreverse",
+        runs: THREADS,
+        rounds: 5,
+        drawn: Bars,
+        goals: &[Goal::RatePerThread { workload: "readseq", least: 10e6 }],
+    },
+    Measurement {
+        name: "rmw",
+        shows: "read-modify-write and put-if-absent",
+        minutes: 40,
+        program: Peers,
+        with: "--grid --engines drumlin,rocksdb,rocksdb-txn --num 1000000 --memory 512 --memtable 64 --benchmarks putifabsent,updaterandom",
+        runs: THREADS,
+        rounds: 5,
+        drawn: Bars,
+        goals: &[
+            Goal::Times { workload: "putifabsent", engine: ROCKSDB, least: 5.0 },
+            Goal::Times { workload: "updaterandom", engine: ROCKSDB, least: 5.0 },
+            Goal::Times { workload: "putifabsent", engine: ROCKSDB_TXN, least: 5.0 },
+            Goal::Times { workload: "updaterandom", engine: ROCKSDB_TXN, least: 5.0 },
+        ],
+    },
+    Measurement {
+        name: "open-loop",
+        shows: "puts at 80 % of RocksDB's sustained rate, ten minutes long",
+        minutes: 65,
+        program: Peers,
+        with: "--engines drumlin,rocksdb --num 30000000 --memory 512 --memtable 64 --threads 2 --benchmarks fillrandom \
+               --rate {80% of sustained by RocksDB} --duration 600 --writes 1000000000",
+        runs: &[""],
+        rounds: 3,
+        drawn: Latencies,
+        goals: &[
+            Goal::P999 { kind: "put", engine: ROCKSDB, most: 1.0 / 3.0 },
+            Goal::Worst { kind: "put", most_ms: 10.0 },
+        ],
+    },
+    Measurement {
+        name: "disk",
+        shows: "puts that survive a power loss, by one thread and by 16",
+        minutes: 20,
+        program: Peers,
+        with: "--grid --engines drumlin,rocksdb --num 1000000 --memory 512 --durability disk --benchmarks fillrandom",
+        runs: &["--threads 1 --writes 10000", "--threads 16 --writes 100000"],
+        rounds: 5,
+        drawn: Bars,
+        goals: &[
+            Goal::Times { workload: "fillrandom", engine: ROCKSDB, least: 1.0 },
+            Goal::LastOfFirst { workload: "fillrandom", least: 4.0 },
+        ],
+    },
+    Measurement {
+        name: "open",
+        shows: "from opening 10,000 tables to the first get and scan",
+        minutes: 5,
+        program: Bench,
+        with: "--num 10000000 --memory 512 --table-size 98304 --benchmarks open --reads 5",
+        runs: &[""],
+        rounds: 1,
+        drawn: No,
+        goals: &[Goal::Opens { tables: 10_000, most_s: 1.0 }],
+    },
+    Measurement {
+        name: "recovery",
+        shows: "recovery of a killed store, 1 GiB of log",
+        minutes: 5,
+        program: Bench,
+        with: "--num 8000000 --memory 6144 --memtable 2048 --benchmarks recover",
+        runs: &[""],
+        rounds: 5,
+        drawn: No,
+        goals: &[Goal::Recovers { most_s_per_gib: 3.0 }],
+    },
+    Measurement {
+        name: "memory",
+        shows: "resident memory while everything is done",
+        minutes: 15,
+        program: Bench,
+        with: "--num 5000000 --threads 2 --benchmarks fillrandom,overwrite,readrandom,seekrandom,updaterandom,readwhilewriting,mixscan",
+        runs: &["--memory 64", "--memory 256", "--memory 1024"],
+        rounds: 1,
+        drawn: No,
+        goals: &[Goal::Memory { beyond_mib: 64 }],
+    },
+    Measurement {
+        name: "mixes",
+        shows: "YCSB A to F and the papers' mixes",
+        minutes: 90,
+        program: Peers,
+        with: "--engines drumlin,rocksdb,lmdb --num 2000000 --memory 512 --threads 2 \
+               --benchmarks ycsba,ycsbb,ycsbc,ycsbd,ycsbe,ycsbf,readhot,mixbalanced,mixscan,mixskewed",
+        runs: &[""],
+        rounds: 5,
+        drawn: Bars,
+        goals: &[],
+    },
+];
+
+/// The measurement of this name.
+pub fn named(name: &str) -> Option<&'static Measurement> {
+    MEASUREMENTS.iter().find(|measurement| measurement.name == name)
+}
+
+impl Measurement {
+    /// The arguments of a run, as given to the program; `quick` ones are scaled.
+    pub fn arguments(&self, run: &str, quick: bool) -> Vec<String> {
+        // What is to be filled in later stays one word.
+        let text = format!("{} {run}", self.with);
+        let mut words = Vec::new();
+        for part in text.split_inclusive(['{', '}']) {
+            match part.strip_suffix('}') {
+                Some(inside) => words.push(format!("{{{inside}}}")),
+                None => words.extend(part.trim_end_matches('{').split_whitespace().map(String::from)),
+            }
+        }
+        match (quick, self.program) {
+            (false, _) => words,
+            (true, Program::Limits) => {
+                words.extend(["--seconds", "0.05", "--size", "32"].map(String::from));
+                words
+            }
+            (true, _) => scaled(words),
+        }
+    }
+
+    /// Rounds of a run.
+    pub fn rounds(&self, quick: bool) -> u32 {
+        if quick { self.rounds.min(2) } else { self.rounds }
+    }
+}
+
+/// Numbers of records, of operations and of seconds at a fiftieth, memory too, as far as a store can do with so little.
+fn scaled(mut words: Vec<String>) -> Vec<String> {
+    const PART: u64 = 50;
+    for at in 1..words.len() {
+        let least = match words[at - 1].as_str() {
+            "--num" | "--reads" | "--writes" | "--duration" | "--memtable" => 1,
+            "--memory" => 16,
+            _ => continue,
+        };
+        if let Ok(number) = words[at].parse::<u64>() {
+            // Small numbers are of another kind: how often to open.
+            let smaller = if number < PART { number } else { (number / PART).max(least) };
+            words[at] = smaller.to_string();
+        }
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+    use drumlin_bench::args::Bench;
+
+    #[derive(Parser)]
+    struct Program {
+        #[command(flatten)]
+        bench: Bench,
+    }
+
+    #[test]
+    fn every_measurement_is_one_that_the_bench_understands() {
+        for (at, measurement) in MEASUREMENTS.iter().enumerate() {
+            assert!(MEASUREMENTS[..at].iter().all(|other| other.name != measurement.name));
+            if measurement.program == super::Program::Limits {
+                continue;
+            }
+            for run in measurement.runs {
+                for quick in [false, true] {
+                    let mut words = vec!["bench".to_string()];
+                    let mut arguments = measurement.arguments(run, quick).into_iter();
+                    while let Some(word) = arguments.next() {
+                        match word.as_str() {
+                            "--grid" => {}
+                            "--engines" => drop(arguments.next()),
+                            word if word.starts_with('{') => words.push("1000".into()),
+                            _ => words.push(word),
+                        }
+                    }
+                    let Program { bench } =
+                        Program::try_parse_from(words).unwrap_or_else(|error| panic!("{error}"));
+                    bench.check().and_then(|()| bench.workloads().map(drop)).expect(measurement.name);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_quick_run_is_a_fiftieth() {
+        let words = |run, quick| named("scans").expect("it is there").arguments(run, quick).join(" ");
+        assert!(words("--threads 2", false).contains("--num 5000000 --reads 1000000 --memory 2048"));
+        assert!(words("--threads 2", true).contains("--num 100000 --reads 20000 --memory 40"));
+        assert!(words("--threads 2", true).ends_with("--threads 2"));
+        let open_loop = named("open-loop").expect("it is there").arguments("", false);
+        assert!(open_loop.contains(&"{80% of sustained by RocksDB}".to_string()), "{open_loop:?}");
+    }
+}
