@@ -77,6 +77,10 @@ pub fn reopen(
 /// Copies the files of a store into a directory within its own.
 fn copy(directory: &Path) -> Result<PathBuf> {
     let to = directory.join(KILLED);
+    // What an interrupted run left.
+    if to.exists() {
+        fs::remove_dir_all(&to)?;
+    }
     let mut left = vec![PathBuf::new()];
     while let Some(part) = left.pop() {
         fs::create_dir_all(to.join(&part))?;

@@ -85,8 +85,9 @@ pub struct Verdict {
 }
 
 impl Goal {
-    /// Judges the rows of a measurement.
-    pub fn judge(&self, rows: &[Row]) -> Verdict {
+    /// Judges the rows of a measurement of these runs.
+    pub fn judge(&self, rows: &[Row], runs: &[&str]) -> Verdict {
+        let each = |rows: &[&Row], judge: &dyn Fn(&Row) -> Option<(String, bool)>| each(rows, runs, judge);
         let ours = |workload: &str| {
             rows.iter().filter(|row| row.engine == OURS && row.workload == workload).collect::<Vec<_>>()
         };
@@ -97,7 +98,7 @@ impl Goal {
                     let times = row.rate.median / other.rate.median;
                     Some((format!("{times:.2}"), times >= least))
                 };
-                (format!("{workload}: at least {least:.1} times {engine}"), each(&ours(workload), times))
+                (format!("{workload}: at least {least:.1} times {engine}"), each(&ours(workload), &times))
             }
             Goal::LastOfFirst { workload, least } => {
                 let ours: Vec<&Row> = ours(workload);
@@ -120,7 +121,7 @@ impl Goal {
                 };
                 (
                     format!("{workload}: at least {} a second and thread", grouped(least)),
-                    each(&ours(workload), rate),
+                    each(&ours(workload), &rate),
                 )
             }
             Goal::P999 { kind, engine, most } => {
@@ -131,7 +132,7 @@ impl Goal {
                     Some((format!("{} against {}", time(own.median), time(other.median)), times <= most))
                 };
                 let own = rows.iter().filter(|row| row.engine == OURS).collect::<Vec<_>>();
-                (format!("p99.9 of a {kind}: at most {most:.2} of {engine}'s"), each(&own, part))
+                (format!("p99.9 of a {kind}: at most {most:.2} of {engine}'s"), each(&own, &part))
             }
             Goal::Worst { kind, most_ms } => {
                 let worst = |row: &Row| {
@@ -139,7 +140,7 @@ impl Goal {
                     Some((time(worst), worst <= most_ms * 1e6))
                 };
                 let own = rows.iter().filter(|row| row.engine == OURS).collect::<Vec<_>>();
-                (format!("no {kind} above {most_ms:.0} ms"), each(&own, worst))
+                (format!("no {kind} above {most_ms:.0} ms"), each(&own, &worst))
             }
             Goal::Opens { tables, most_s } => {
                 let opened = |row: &Row| {
@@ -152,7 +153,7 @@ impl Goal {
                         "{} tables, to the first get and scan: at most {most_s:.0} s",
                         grouped(tables as f64)
                     ),
-                    each(&ours("open"), opened),
+                    each(&ours("open"), &opened),
                 )
             }
             Goal::Recovers { most_s_per_gib } => {
@@ -163,7 +164,7 @@ impl Goal {
                 };
                 (
                     format!("recovery: at most {most_s_per_gib:.0} s a GiB of log"),
-                    each(&ours("recover"), recovered),
+                    each(&ours("recover"), &recovered),
                 )
             }
             Goal::Memory { beyond_mib } => {
@@ -179,7 +180,7 @@ impl Goal {
                     let found = format!("{} with {budget:.0} MiB: {mib:+.0} MiB", row.workload);
                     Some((found, mib <= beyond_mib as f64))
                 };
-                (format!("resident: at most the budget and {beyond_mib} MiB"), each(&worst, judge))
+                (format!("resident: at most the budget and {beyond_mib} MiB"), each(&worst, &judge))
             }
         };
         let holds = !found.is_empty() && found.iter().all(|(_, holds)| *holds);
@@ -205,14 +206,13 @@ fn percentile(row: &Row, kind: &str, place: usize) -> Option<Span> {
         .map(|latencies| latencies.percentiles[place])
 }
 
-/// What was found in each run; where there are several, with their threads.
-fn each(rows: &[&Row], judge: impl Fn(&Row) -> Option<(String, bool)>) -> Vec<(String, bool)> {
-    let all_alike = rows.iter().all(|row| row.threads == rows[0].threads);
+/// What was found in each run; where there are several, with what tells them apart.
+fn each(rows: &[&Row], runs: &[&str], judge: &dyn Fn(&Row) -> Option<(String, bool)>) -> Vec<(String, bool)> {
     let one = |row: &&Row| {
         let (text, holds) = judge(row).unwrap_or_else(|| ("no figure".into(), false));
-        match all_alike {
-            true => (text, holds),
-            false => (format!("{} threads: {text}", row.threads), holds),
+        match runs.get(row.run as usize).filter(|_| runs.len() > 1) {
+            Some(run) => (format!("{}: {text}", run.replace("--", "")), holds),
+            None => (text, holds),
         }
     };
     rows.iter().map(one).collect()
@@ -226,7 +226,7 @@ mod tests {
     use serde_json::{Value, json};
 
     fn judged(goal: Goal, lines: Vec<Value>) -> Verdict {
-        goal.judge(&rows(&Kept { head: json!({}), at: 0, lines }))
+        goal.judge(&rows(&Kept { head: json!({}), at: 0, lines }), &["--threads 1", "--threads 2"])
     }
 
     fn line(run: u64, engine: &str, threads: u64, rate: f64, worst: f64) -> Value {
@@ -248,7 +248,7 @@ mod tests {
         };
         let times = |least| judged(Goal::Times { workload: "fillrandom", engine: "RocksDB", least }, lines());
         assert!(times(3.2).holds);
-        assert_eq!(times(3.5).found, "1 threads: 4.00; 2 threads: 3.20");
+        assert_eq!(times(3.5).found, "threads 1: 4.00; threads 2: 3.20");
         assert!(!times(3.5).holds, "it must hold with two threads, too");
         let grows = |least| judged(Goal::LastOfFirst { workload: "fillrandom", least }, lines()).holds;
         assert!(grows(2.0) && !grows(2.1));
@@ -280,6 +280,6 @@ mod tests {
         let times = Goal::Times { workload: "fillrandom", engine: "RocksDB", least: 0.0 };
         assert!(!judged(times, vec![]).holds);
         let alone = judged(times, vec![line(0, OURS, 1, 1.0, 1.0)]);
-        assert_eq!((alone.found.as_str(), alone.holds), ("no figure", false));
+        assert_eq!((alone.found.as_str(), alone.holds), ("threads 1: no figure", false));
     }
 }

@@ -103,8 +103,8 @@ impl Made {
         quick: bool,
         place: &Place,
     ) -> Result<Made> {
-        let fill = |word: String| match word.strip_prefix('{') {
-            Some(what) => rate(what.trim_end_matches('}'), place).map(|rate| format!("{rate:.0}")),
+        let fill = |word: String| match word.strip_prefix('{').and_then(|word| word.strip_suffix('}')) {
+            Some(what) => filled(what, place),
             None => Ok(word),
         };
         let run = |run: &&str| measurement.arguments(run, quick).into_iter().map(fill).collect();
@@ -115,8 +115,9 @@ impl Made {
             Program::Limits => "drumlin limits",
             Program::Peers => "peers",
         };
-        let commands: Vec<String> =
-            runs.iter().map(|words| format!("{program} {}", words.join(" "))).collect();
+        let quoted = |word: &String| if word.contains(' ') { format!("'{word}'") } else { word.clone() };
+        let line = |words: &Vec<String>| words.iter().map(quoted).collect::<Vec<_>>().join(" ");
+        let commands: Vec<String> = runs.iter().map(|words| format!("{program} {}", line(words))).collect();
         let head = json!({
             "measurement": measurement.name,
             "commit": code,
@@ -128,17 +129,24 @@ impl Made {
     }
 }
 
-/// A part of what the medians of a finished measurement say: `80% of sustained by RocksDB`.
-fn rate(what: &str, place: &Place) -> Result<f64> {
+/// What a finished measurement says: `80% of RocksDB in sustained`, a part of a median rate; `best of rocksdb in sustained`,
+/// the setting that took part.
+fn filled(what: &str, place: &Place) -> Result<String> {
     let words: Vec<&str> = what.split(' ').collect();
-    let [part, "of", name, "by", engine] = words[..] else {
+    let [part, "of", engine, "in", name] = words[..] else {
         return Err(format!("`{what}` is not understood"));
     };
-    let part: f64 = part.trim_end_matches('%').parse().map_err(|_| format!("`{part}` is no part"))?;
     let kept = place.read(name)?.ok_or_else(|| format!("it needs the figures of `{name}` first"))?;
+    if part == "best" {
+        // An engine that has one setting tells of none.
+        let told = kept.lines.iter().find(|line| line["engine"] == engine && line["best"].is_string());
+        return Ok(format!("{engine}={}", told.and_then(|line| line["best"].as_str()).unwrap_or_default()));
+    }
+    let part: f64 = part.trim_end_matches('%').parse().map_err(|_| format!("`{part}` is no part"))?;
     let rows = crate::figures::rows(&kept);
     let row = rows.iter().find(|row| row.engine == engine);
-    row.map(|row| row.rate.median * part / 100.0).ok_or_else(|| format!("{name} says nothing of {engine}"))
+    let row = row.ok_or_else(|| format!("{name} says nothing of {engine}"))?;
+    Ok(format!("{:.0}", row.rate.median * part / 100.0))
 }
 
 /// The commit that changed the measured code last.
@@ -337,10 +345,11 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_is_a_part_of_what_was_measured() {
+    fn what_was_measured_says_how_to_measure_more() {
         let directory = tempfile::tempdir().expect("a directory");
         let place = place(directory.path());
-        assert!(rate("80% of sustained by RocksDB", &place).expect_err("not there").contains("sustained"));
+        let rate = "80% of RocksDB in sustained";
+        assert!(filled(rate, &place).expect_err("not there").contains("sustained"));
         let made = made("sustained", "a", &place);
         let mut unfinished = Unfinished::open(&place, &made, false).expect("it begins");
         for (engine, rate) in [("Drumlin", 9e5), ("RocksDB", 1e5), ("RocksDB", 3e5), ("RocksDB", 2e5)] {
@@ -348,7 +357,10 @@ mod tests {
                 json!({"run": 0, "engine": engine, "workload": "fillrandom", "threads": 2, "rate": rate});
             unfinished.line(&line).expect("written");
         }
+        unfinished.line(&json!({"engine": "rocksdb", "best": "a, b", "run": 0})).expect("written");
         unfinished.finish(&place).expect("it takes its place");
-        assert_eq!(rate("80% of sustained by RocksDB", &place), Ok(160_000.0));
+        assert_eq!(filled(rate, &place), Ok("160000".into()));
+        assert_eq!(filled("best of rocksdb in sustained", &place), Ok("rocksdb=a, b".into()));
+        assert_eq!(filled("best of lmdb in sustained", &place), Ok("lmdb=".into()));
     }
 }

@@ -37,7 +37,7 @@ pub fn write(place: &Place) -> Result<PathBuf> {
         let mut rows = figures::rows(kept);
         figures::set_limits(&mut rows, kept, &limits);
         for goal in measurement.goals {
-            let verdict = goal.judge(&rows);
+            let verdict = goal.judge(&rows, measurement.runs);
             let holds = if verdict.holds { "yes" } else { "**no**" };
             let _ = writeln!(
                 verdicts,
@@ -368,7 +368,7 @@ mod tests {
         let page = fs::read_to_string(write(&place).expect("there is something")).expect("read");
         for part in [
             "Machine: P, 2 cores, 8 GiB of memory, Linux 6, ext4. Commit: `abc`.",
-            "| [puts-64m](#puts-64m) | fillrandom: at least 4.0 times RocksDB | 5.33 | yes |",
+            "| [puts-64m](#puts-64m) | fillrandom: at least 4.0 times RocksDB | threads 1: 5.33 | yes |",
             "![all engines beside each other, a million records](results/peers.svg)",
             "| fillrandom, 1 thread | **800 k** | 150 k |",
             "| log-copy | 1 | 1,000,000/s | copies |",
