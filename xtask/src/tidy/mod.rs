@@ -4,7 +4,7 @@
 //! them, `links` and `results` judge the documents, `planted` the list of planted bugs.
 //!
 //! The rules, by the word printed in front of a finding:
-//! - `header`  every module of `crates/*/src` and `xtask/src` opens with a `//!` header
+//! - `header`  every module of `crates/*/src`, `peers/src` and `xtask/src` opens with a `//!` header
 //! - `length`  a file has at most 800 lines, unless its header says why in a line `//! Length: …`;
 //!   an inline test module has at most 150
 //! - `layer`   the engine imports downward only, as `layers` lists it

@@ -236,6 +236,7 @@ mod tests {
         let log = "crates/drumlin/src/log/a.rs";
         let listed = "crates/drumlin/src/log/listed.rs";
         assert_eq!(found(log, "fn a() {}"), ["header"]);
+        assert_eq!(found("peers/src/a.rs", "fn a() { x.unwrap() }"), ["header", "leftover"]);
         assert_eq!(found(log, &format!("{HEADER}{}", "// x\n".repeat(800))), ["length"]);
         let tests = format!("{HEADER}#[cfg(test)]\nmod tests {{\n{}}}\n", "fn a() {}\n".repeat(150));
         assert_eq!(found(log, &tests), ["length"]);

@@ -56,7 +56,7 @@ impl Source {
         self.text.lines().map_while(|l| l.strip_prefix("//!")).map(str::trim).collect()
     }
 
-    /// (crate directory, module path): `crates/x/src/a/b.rs` is ("x", ["a", "b"]).
+    /// (crate directory, module path): `crates/x/src/a/b.rs` is ("x", ["a", "b"]), `peers/src/a.rs` is ("peers", ["a"]).
     pub fn module(&self) -> Option<(&str, Vec<&str>)> {
         let mut parts = self.path.iter().map(|p| p.to_str().unwrap_or_default());
         let krate = match (parts.next()?, parts.next()?) {
@@ -65,6 +65,7 @@ impl Source {
                 krate
             }
             ("xtask", "src") => "xtask",
+            ("peers", "src") => "peers",
             _ => return None,
         };
         let mut module: Vec<&str> = parts.collect();
