@@ -260,10 +260,10 @@ fn loom_a_node_that_the_guide_names_is_whole() {
             let node = reserve(&table, height, key);
             publish(&table, node, 5);
         }
+        let node = reserve(&table, 2, "b");
         let builder = thread::spawn({
             let table = table.clone();
             move || {
-                let node = reserve(&table, 2, "b");
                 publish(&table, node, 7);
                 table.list.build_guide();
             }
