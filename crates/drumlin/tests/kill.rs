@@ -198,7 +198,7 @@ fn round(store: &Path, next: &[u64; WRITERS], while_opening: bool, random: u64) 
         let _ = std::io::Read::read_to_string(&mut errors, &mut text);
         text
     });
-    let (ready, opened) = std::sync::mpsc::channel();
+    let (acknowledged, loading) = std::sync::mpsc::channel();
     let reader = std::thread::spawn(move || {
         let mut printed = Printed { acknowledged: [None; WRITERS], ready: false };
         let mut output = BufReader::new(output);
@@ -210,11 +210,11 @@ fn round(store: &Path, next: &[u64; WRITERS], while_opening: bool, random: u64) 
             match (words.next(), words.next(), words.next()) {
                 (Some("ready"), ..) => {
                     printed.ready = true;
-                    let _ = ready.send(());
                 }
                 (Some("ack"), Some(writer), Some(number)) => {
                     let writer: usize = writer.parse().expect("a writer");
                     printed.acknowledged[writer] = Some(number.parse().expect("a step"));
+                    let _ = acknowledged.send(());
                 }
                 _ => {}
             }
@@ -224,7 +224,8 @@ fn round(store: &Path, next: &[u64; WRITERS], while_opening: bool, random: u64) 
     });
     if while_opening {
         std::thread::sleep(Duration::from_micros(random % 30_000));
-    } else if opened.recv_timeout(Duration::from_secs(60)).is_ok() {
+    } else if loading.recv_timeout(Duration::from_secs(60)).is_ok() {
+        // Counted from the first step, so that the kill comes in mid-load however slow the child is to begin.
         std::thread::sleep(Duration::from_micros(random % 120_000));
     }
     // SIGKILL, or an error if it ended by itself, which the status below tells.
