@@ -37,7 +37,7 @@ const FIRST_ENTRIES: usize = if cfg!(loom) {
 };
 /// Most entries of a stage.
 const ENTRIES_MAX: usize = 1 << 20;
-/// The lowest level a stage is made of: one node of eight. Measured against levels 2, 4 and 5: docs/design/memory.md.
+/// The lowest level a stage is made of: one node of eight. Measured against levels 2, 4 and 5: docs/design/speed.md.
 const LEVEL_MIN: u32 = if cfg!(loom) { 1 } else { 3 };
 /// Nodes that one insert looks at.
 const STEP: usize = 8;
