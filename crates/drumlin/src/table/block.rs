@@ -340,9 +340,9 @@ impl<'a> Block<'a> {
                 let rest = &key[common..];
                 let wanted = head(rest);
                 let low = first_at_least(heads, wanted);
-                let same =
-                    heads[low..].iter().take_while(|head| u16::from_le_bytes(**head) == wanted).count();
-                (rest, low, low + same)
+                // Versions of one key are all alike here.
+                let high = wanted.checked_add(1).map_or(heads.len(), |above| first_at_least(heads, above));
+                (rest, low, high)
             }
             (Order::Custom(_), None) => (key, 0, self.len()),
             _ => return Err(Malformed),
