@@ -104,6 +104,26 @@ pub fn key_prefix(key: &[u8]) -> u64 {
     }
 }
 
+/// Where a key lies that does not begin as others do, in the order of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// Before all of them.
+    Before,
+    /// Behind all of them.
+    Behind,
+}
+
+/// What is left of `key` behind `prefix`; or where it lies to all keys that begin with that.
+#[inline]
+pub(crate) fn behind_prefix<'k>(key: &'k [u8], prefix: &[u8]) -> Result<&'k [u8], Side> {
+    let common = prefix.len().min(key.len());
+    match key[..common].cmp(&prefix[..common]) {
+        std::cmp::Ordering::Equal if common == prefix.len() => Ok(&key[common..]),
+        std::cmp::Ordering::Greater => Err(Side::Behind),
+        _ => Err(Side::Before),
+    }
+}
+
 /// Length of the longest common prefix.
 #[inline]
 pub(crate) fn shared_prefix(a: &[u8], b: &[u8]) -> usize {

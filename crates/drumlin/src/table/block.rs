@@ -31,7 +31,7 @@ use std::cmp::Ordering;
 use std::ops::Range;
 
 use crate::encoding::{Decoder, Malformed, get_varint, put_varint, varint_bytes};
-use crate::key::{Comparator, Lsn, shared_prefix};
+use crate::key::{Comparator, Lsn, Side, behind_prefix, shared_prefix};
 
 const HEADER_BYTES: usize = 12;
 const HEADS: u32 = 1;
@@ -330,14 +330,11 @@ impl<'a> Block<'a> {
     pub(super) fn position(&self, order: Order<'_>, key: &[u8], lsn: Lsn) -> Result<usize, Malformed> {
         let (rest, low, high) = match (order, self.heads) {
             (Order::Bytewise, Some(heads)) => {
-                let common = self.prefix.len().min(key.len());
-                match key[..common].cmp(&self.prefix[..common]) {
-                    Ordering::Less => return Ok(0),
-                    Ordering::Greater => return Ok(self.len()),
-                    Ordering::Equal if key.len() < self.prefix.len() => return Ok(0),
-                    Ordering::Equal => {}
-                }
-                let rest = &key[common..];
+                let rest = match behind_prefix(key, self.prefix) {
+                    Ok(rest) => rest,
+                    Err(Side::Before) => return Ok(0),
+                    Err(Side::Behind) => return Ok(self.len()),
+                };
                 let wanted = head(rest);
                 let low = first_at_least(heads, wanted);
                 // Versions of one key are all alike here.

@@ -30,10 +30,8 @@
 //! Origin: sLSM §2.4 fence pointers, at a granularity μ of one block.
 //! Tests: below and `table/tests/`.
 
-use std::cmp::Ordering;
-
 use crate::encoding::{Decoder, Malformed};
-use crate::key::{Lsn, key_prefix, shared_prefix};
+use crate::key::{Lsn, Side, behind_prefix, key_prefix, shared_prefix};
 use crate::table::block::Order;
 
 const HEADER_BYTES: usize = 24;
@@ -260,14 +258,11 @@ impl<'a> Index<'a> {
                 order.compare(fence.rest, key).then_with(|| lsn.cmp(&fence.lsn)).is_lt()
             });
         };
-        let common = self.prefix.len().min(key.len());
-        match key[..common].cmp(&self.prefix[..common]) {
-            Ordering::Less => return Ok(0),
-            Ordering::Greater => return Ok(self.len()),
-            Ordering::Equal if key.len() < self.prefix.len() => return Ok(0),
-            Ordering::Equal => {}
-        }
-        let rest = &key[self.prefix.len()..];
+        let rest = match behind_prefix(key, self.prefix) {
+            Ok(rest) => rest,
+            Err(Side::Before) => return Ok(0),
+            Err(Side::Behind) => return Ok(self.len()),
+        };
         let target = key_prefix(rest);
         let low = lower_bound(heads, target);
         // Most often no other head is the same, and the first key already decides.
@@ -311,6 +306,8 @@ fn lower_bound(heads: &[[u8; 8]], target: u64) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::cmp::Ordering;
+
     use super::*;
     use crate::key::{Bytewise, Comparator};
 
