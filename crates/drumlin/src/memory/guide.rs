@@ -1,252 +1,298 @@
-//! The way into a large list: the tall nodes' keys in one array, so that a search need not walk down to them.
+//! The way into a list: a tree of signs that leads to the node before a key, or close to it.
 //!
-//! Place: `skiplist` asks it where to begin, and lets inserts build it, a few nodes at a time.
+//! Place: `skiplist` asks it where to begin, and tells it of each node that it linked.
 //!
-//! A search of n nodes meets about log2 n of them, each in a cache line of its own. The guide holds the nodes of one level,
-//! at most [`ENTRIES_MAX`], eight bytes of each key beside one another: halving them touches few lines, and what is
-//! left is a walk down from that level. It is built anew whenever the list has doubled, and says nothing before the list is
-//! [`FIRST_ENTRIES`] long.
+//! A search down the levels of a large list meets about log2 n nodes, each in a cache line of its own, most of them in no
+//! cache. The guide keeps eight bytes of each key beside those of its neighbours: a search of it halves a few arrays,
+//! of which only the last is cold, and then meets the node before the key and the one behind it, which are loaded beside
+//! one another.
 //!
 //! Invariants:
-//! 1. An entry of a stage of level l is a node that was met on level l. Entries are in the order of the list, and so are
-//!    their heads: eight bytes of the key behind what all keys of the stage have in common.
-//! 2. A stage never changes and lives as long as the list. Each is about twice as large as the one before, so all of them
-//!    together are twice the last.
-//! 3. It is a hint: what it names is before the place asked for. How far before is for the list to find out.
+//! 1. It is a hint. What it names are nodes of the list, and mostly the neighbours of the key; the list compares the nodes
+//!    themselves, and searches by itself if they are not. So nothing here decides an answer.
+//! 2. A node that is not told of, because somebody else was changing the same array, is found from the node before it.
+//! 3. The keys that an array leads to share the guide's prefix up to the array's `skip`. The prefix is the first key.
 //!
-//! Concurrency: `current` is stored with Release after its stage is complete, and loaded with Acquire: who reads a stage
-//! knows the nodes that the builder knew. One inserting thread at a time builds; the others pass by.
+//! A leaf has signs only; an inner node has a child for each sign, in which the nodes from that sign on are found, up to
+//! the next. What lies before the first sign is found in the first child.
 //!
-//! Origin: ours; sLSM §2.4's fence pointers, turned on memory. Order of bytes only.
-//! Tests: below, `skiplist_tests`, `loom_tests`.
+//! Concurrency: searches write nothing and wait for nobody. Who adds a sign changes one leaf (`Signs::take`). Who finds it
+//! full takes `change` and divides it, and inner nodes above it that are full; if somebody else is at that, the sign is
+//! left out. A new array is filled, then its parent is told, then the old one is cut: a search finds the upper half in
+//! one of them at any time.
+//! - root: stored with Release after what it leads to, loaded with Acquire; children: see `signs`.
+//!
+//! Memory: arrays lie in the list's arena, and are charged with it. About 20 bytes a node.
+//! Origin: ours; a B+-tree of hints. sLSM §2.4's fence pointers, turned on memory. Order of bytes only.
+//! Tests: below, `signs`, `skiplist_tests`, `loom_tests`. What it is worth: docs/design/speed.md.
+#![allow(unsafe_code)]
 
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
-use crate::budget::{Account, Charge};
-use crate::key::{key_prefix, shared_prefix};
-use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{Mutex, prefetch};
 
-/// Nodes of the list from which on a guide pays.
-const FIRST_ENTRIES: usize = if cfg!(loom) {
-    1
-} else if cfg!(test) {
-    1 << 6
-} else {
-    1 << 12
-};
-/// Most entries of a stage.
-const ENTRIES_MAX: usize = 1 << 20;
-/// The lowest level a stage is made of: one node of eight. Measured against levels 2, 4 and 5: docs/design/speed.md.
-const LEVEL_MIN: u32 = if cfg!(loom) { 1 } else { 3 };
-/// Nodes that one insert looks at.
-const STEP: usize = 8;
-/// Bytes of an entry.
-const ENTRY_BYTES: usize = size_of::<u64>() + size_of::<u32>();
-/// Doublings until a list is as long as can be.
-const STAGES: usize = 32;
+use super::arena::{Arena, LINE_UNITS, Shape, UNIT_BYTES};
+use super::signs::{Signs, Taken, Target};
+use super::skiplist::Place;
 
-/// Nodes of one level, with eight bytes of each key.
-struct Stage {
-    level: usize,
-    /// What all keys begin with.
-    common: Box<[u8]>,
-    heads: Vec<u64>,
-    units: Vec<u32>,
-    charge: Charge,
+/// Signs of a leaf: seven cache lines.
+const LEAF: usize = if cfg!(loom) { 2 } else { 36 };
+/// Signs of an inner node: sixteen lines.
+const INNER: usize = if cfg!(loom) { 3 } else { 63 };
+/// Bytes of the first key that may be common to all.
+const PREFIX_MAX: usize = 64;
+
+type Leaf = Signs<LEAF, 0>;
+type Inner = Signs<INNER, INNER>;
+
+/// What the guide must know of the list.
+pub(super) trait Nodes {
+    /// True if the node is before the place.
+    fn is_before(&self, unit: u32, place: Place<'_>) -> bool;
+    /// The place just before the node.
+    fn place_of(&self, unit: u32) -> Place<'_>;
+    /// Where the guide's arrays lie.
+    fn arena(&self) -> &Arena;
 }
 
-impl Stage {
-    /// The last node that is surely before `key`. None before the first; none behind the last either, since keys that come
-    /// in order all go there, and would have all that came since to pass.
-    #[inline]
-    fn before(&self, key: &[u8]) -> Option<u32> {
-        let head = key_prefix(key.strip_prefix(&*self.common)?);
-        let behind = self.heads.partition_point(|&known| known < head);
-        if behind == self.heads.len() { None } else { Some(self.units[behind.checked_sub(1)?]) }
-    }
-}
-
-/// What is being built.
-struct Building {
-    stage: Option<Stage>,
-    /// The node that was looked at last; 0 for the head.
-    at: u32,
-    /// Stages before it.
-    complete: usize,
-    /// Nodes of the list from which on the next is due.
-    due: usize,
-}
-
-/// The list, as far as building needs it.
-pub(super) trait Levels {
-    /// Nodes in it.
-    fn entries(&self) -> usize;
-    /// The keys of the first and the last node.
-    fn ends(&self) -> Option<(&[u8], &[u8])>;
-    /// The node behind one that this named on `level` before, or behind the head (0), and its key.
-    fn next_on(&self, level: usize, unit: u32) -> Option<(u32, &[u8])>;
+/// Where a place is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Hint {
+    /// The node before it, about; 0 for the head.
+    pub before: u32,
+    /// The one behind, perhaps; 0 if that is not known.
+    pub behind: u32,
+    /// The leaf that led there.
+    pub leaf: u32,
 }
 
 /// See the module.
 pub(super) struct Guide {
-    stages: [OnceLock<Stage>; STAGES],
-    /// Number of complete stages.
-    current: AtomicUsize,
-    building: Mutex<Building>,
-    account: Arc<Account>,
-    bytes: AtomicUsize,
+    /// The root: its height (0 for a leaf), then its unit; 0 before the first node.
+    root: AtomicU64,
+    /// What keys may begin with.
+    prefix: OnceLock<Box<[u8]>>,
+    /// The last leaf: where keys go that come in order.
+    last: AtomicU32,
+    change: Mutex<()>,
 }
 
 impl Guide {
-    pub(super) fn new(account: Arc<Account>) -> Guide {
+    pub(super) fn new() -> Guide {
         Guide {
-            stages: [const { OnceLock::new() }; STAGES],
-            current: AtomicUsize::new(0),
-            building: Mutex::new(Building { stage: None, at: 0, complete: 0, due: FIRST_ENTRIES }),
-            account,
-            bytes: AtomicUsize::new(0),
+            root: AtomicU64::new(0),
+            prefix: OnceLock::new(),
+            last: AtomicU32::new(0),
+            change: Mutex::new(()),
         }
     }
 
-    /// A node before all versions of `key`, and a level it was met on, if the guide knows one. O(log entries).
+    /// Where `place` is, if the guide knows any node. O(log n).
     #[inline]
-    pub(super) fn before(&self, key: &[u8]) -> Option<(u32, usize)> {
-        let current = self.current.load(Ordering::Acquire);
-        let stage = self.stages[current.checked_sub(1)?].get()?;
-        Some((stage.before(key)?, stage.level))
-    }
-
-    /// Bytes it takes.
-    #[inline]
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes.load(Ordering::Relaxed)
-    }
-
-    /// Builds on, a few nodes, if a stage is due and nobody else is at it.
-    pub(super) fn advance(&self, list: &impl Levels) {
-        let Some(mut building) = self.building.try_lock() else { return };
-        let building = &mut *building;
-        if building.stage.is_none() {
-            let entries = list.entries();
-            if entries < building.due {
-                return;
+    pub(super) fn find(&self, list: &impl Nodes, place: Place<'_>) -> Option<Hint> {
+        let root = self.root.load(Ordering::Acquire);
+        if root == 0 {
+            return None;
+        }
+        let target = self.target(place);
+        let (mut height, mut unit) = (root >> 32, root as u32);
+        let mut hint = Hint { before: 0, behind: 0, leaf: 0 };
+        let is_before = |unit: u32| list.is_before(unit, place);
+        while height > 0 {
+            // SAFETY: read from the root or from a child, with Acquire; a unit that is not 0 is that of an inner node.
+            let inner: &Inner = unsafe { array(list.arena(), unit) };
+            let before = inner.before(target, is_before);
+            if before > 0 {
+                hint.before = inner.unit(before - 1);
             }
-            let Some((first, last)) = list.ends() else { return };
-            building.due = entries * 2;
-            building.at = 0;
-            building.stage = Some(self.stage(entries, &first[..shared_prefix(first, last)]));
+            unit = inner.child(before.saturating_sub(1));
+            if unit == 0 {
+                return None;
+            }
+            height -= 1;
         }
-        let Some(stage) = &mut building.stage else { return };
-        for _ in 0..STEP {
-            let Some((unit, key)) = list.next_on(stage.level, building.at) else {
-                building.complete += self.complete(building.complete, building.stage.take());
-                return;
-            };
-            building.at = unit;
-            // A key that came in before the first or behind the last since then may have less in common.
-            if let Some(rest) = key.strip_prefix(&*stage.common) {
-                stage.heads.push(key_prefix(rest));
-                stage.units.push(unit);
+        // SAFETY: as above; at height 0 it is that of a leaf.
+        let leaf: &Leaf = unsafe { array(list.arena(), unit) };
+        prefetch_all(leaf);
+        let before = leaf.before(target, is_before);
+        if before > 0 {
+            hint.before = leaf.unit(before - 1);
+        }
+        if before < leaf.count() {
+            hint.behind = leaf.unit(before);
+        }
+        hint.leaf = unit;
+        Some(hint)
+    }
+
+    /// Takes in a node of the list, at `place`; `leaf` is where the hint came from, or 0. Left out if others are changing
+    /// what it belongs in.
+    pub(super) fn add(&self, list: &impl Nodes, leaf: u32, unit: u32, place: Place<'_>) {
+        let leaf_unit = match leaf {
+            0 => match self.find(list, place) {
+                Some(hint) => hint.leaf,
+                None => return self.begin(list, unit, place),
+            },
+            leaf => leaf,
+        };
+        // SAFETY: from a hint, which had it with Acquire.
+        let leaf: &Leaf = unsafe { array(list.arena(), leaf_unit) };
+        let Some(held) = leaf.take() else { return };
+        let target = self.target(place);
+        let head = held.fit(target);
+        let n = leaf.before(target, |unit| list.is_before(unit, place));
+        if held.is_full() {
+            self.divide_leaf(list, (leaf_unit, leaf), &held, (n, head, unit));
+        } else {
+            held.insert(n, head, unit, 0);
+        }
+    }
+
+    fn target<'k>(&'k self, place: Place<'k>) -> Target<'k> {
+        Target { key: place.key(), prefix: self.prefix.get().map_or(&[], |prefix| prefix) }
+    }
+
+    /// The first leaf, with the first node.
+    #[cold]
+    fn begin(&self, list: &impl Nodes, unit: u32, place: Place<'_>) {
+        let Some(_change) = self.change.try_lock() else { return };
+        if self.root.load(Ordering::Relaxed) != 0 {
+            return;
+        }
+        let prefix = self.prefix.get_or_init(|| place.key()[..place.key().len().min(PREFIX_MAX)].into());
+        let (leaf_unit, leaf) = new_array::<Leaf>(list.arena(), Signs::new(prefix.len()));
+        if let Some(held) = leaf.take() {
+            held.insert(0, held.fit(self.target(place)), unit, 0);
+        }
+        self.last.store(leaf_unit, Ordering::Relaxed);
+        self.root.store(u64::from(leaf_unit), Ordering::Release);
+    }
+
+    /// Divides a leaf that is full and held, and puts the sign in that is the n-th.
+    #[cold]
+    fn divide_leaf(
+        &self,
+        list: &impl Nodes,
+        (leaf_unit, leaf): (u32, &Leaf),
+        held: &Taken<'_, LEAF, 0>,
+        (n, head, unit): (usize, u64, u32),
+    ) {
+        let Some(_change) = self.change.try_lock() else { return };
+        let (fresh_unit, fresh) = new_array::<Leaf>(list.arena(), Signs::new(leaf.skip()));
+        let Some(fresh_held) = fresh.take() else { return };
+        let is_last = self.last.load(Ordering::Relaxed) == leaf_unit;
+        if is_last {
+            self.last.store(fresh_unit, Ordering::Relaxed);
+        }
+        if is_last && n == LEAF {
+            // Keys that come in order fill their leaves.
+            fresh_held.insert(0, head, unit, 0);
+            self.tell_parent(list, 1, unit, fresh_unit);
+            return;
+        }
+        let middle = LEAF / 2;
+        held.copy_from(middle, &fresh_held);
+        self.tell_parent(list, 1, fresh.unit(0), fresh_unit);
+        held.cut(middle);
+        if n <= middle {
+            held.insert(n, head, unit, 0);
+        } else {
+            fresh_held.insert(n - middle, head, unit, 0);
+        }
+    }
+
+    /// Puts `child` with the node `sign` in an inner node of `level`, under `change`.
+    fn tell_parent(&self, list: &impl Nodes, level: u64, sign: u32, child: u32) {
+        let root = self.root.load(Ordering::Relaxed);
+        let (mut height, mut unit) = (root >> 32, root as u32);
+        let place = list.place_of(sign);
+        let target = self.target(place);
+        let is_before = |unit: u32| list.is_before(unit, place);
+        if height < level {
+            // The root itself was divided.
+            let (fresh_unit, fresh) = new_array::<Inner>(list.arena(), Signs::new(target.prefix.len()));
+            if let Some(held) = fresh.take() {
+                let first = self.first_of(list, height, unit);
+                let head = held.fit(self.target(list.place_of(first)));
+                held.insert(0, head, first, unit);
+                let head = held.fit(target);
+                held.insert(1, head, sign, child);
+            }
+            self.root.store(level << 32 | u64::from(fresh_unit), Ordering::Release);
+            return;
+        }
+        // SAFETY: inner nodes change only under `change`, so that their children are what they were given.
+        let mut inner: &Inner = unsafe { array(list.arena(), unit) };
+        while height > level {
+            unit = inner.child(inner.before(target, is_before).saturating_sub(1));
+            // SAFETY: as above.
+            inner = unsafe { array(list.arena(), unit) };
+            height -= 1;
+        }
+        let Some(held) = inner.take() else { return };
+        let head = held.fit(target);
+        // What is before the first sign is in the first child.
+        let n = inner.before(target, is_before).max(1);
+        if !held.is_full() {
+            held.insert(n, head, sign, child);
+            return;
+        }
+        let (fresh_unit, fresh) = new_array::<Inner>(list.arena(), Signs::new(inner.skip()));
+        let Some(fresh_held) = fresh.take() else { return };
+        // Where keys come in order the lower half gets no more.
+        let middle = if n == INNER { INNER - 1 } else { INNER / 2 };
+        held.copy_from(middle, &fresh_held);
+        if n > middle {
+            fresh_held.insert(n - middle, head, sign, child);
+        }
+        self.tell_parent(list, level + 1, fresh.unit(0), fresh_unit);
+        held.cut(middle);
+        if n <= middle {
+            held.insert(n, head, sign, child);
+        }
+    }
+
+    /// The first node that the array at `unit` knows.
+    fn first_of(&self, list: &impl Nodes, height: u64, unit: u32) -> u32 {
+        // SAFETY: the root and its height. Test: every_node_told_of_is_found_at_once.
+        unsafe {
+            if height == 0 {
+                array::<Leaf>(list.arena(), unit).unit(0)
+            } else {
+                array::<Inner>(list.arena(), unit).unit(0)
             }
         }
-    }
-
-    /// An empty stage for a list of so many nodes.
-    fn stage(&self, entries: usize, common: &[u8]) -> Stage {
-        let level = entries.max(1).ilog2().saturating_sub(ENTRIES_MAX.ilog2()).max(LEVEL_MIN) as usize;
-        // Half as many again as are expected: heights are random, and inserts go on.
-        let room = (entries >> level) * 3 / 2;
-        Stage {
-            level,
-            common: common.into(),
-            heads: Vec::with_capacity(room),
-            units: Vec::with_capacity(room),
-            charge: self.account.charge(common.len() + room * ENTRY_BYTES),
-        }
-    }
-
-    /// Shows a stage, the one behind so many; how many that are.
-    fn complete(&self, current: usize, stage: Option<Stage>) -> usize {
-        let (Some(mut stage), Some(place)) = (stage, self.stages.get(current)) else { return 0 };
-        let bytes = stage.common.len() + stage.heads.capacity() * ENTRY_BYTES;
-        stage.charge.set(bytes);
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        // Under the lock, so it is empty.
-        let shown = usize::from(place.set(stage).is_ok());
-        self.current.store(current + shown, Ordering::Release);
-        shown
     }
 }
 
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    /// A list of keys, all of them on every level; a unit is a place in it, counted from 1.
-    struct Plain(Vec<Vec<u8>>);
-
-    impl Levels for Plain {
-        fn entries(&self) -> usize {
-            // Enough for a stage of the lowest level.
-            self.0.len().max(FIRST_ENTRIES)
-        }
-        fn ends(&self) -> Option<(&[u8], &[u8])> {
-            Some((self.0.first()?, self.0.last()?))
-        }
-        fn next_on(&self, _: usize, unit: u32) -> Option<(u32, &[u8])> {
-            Some((unit + 1, self.0.get(unit as usize)?))
-        }
+/// Starts to load all of an array but its first line.
+#[inline]
+fn prefetch_all(leaf: &Leaf) {
+    let start: *const u8 = std::ptr::from_ref(leaf).cast();
+    for line in 1..size_of::<Leaf>() / 64 {
+        prefetch(start.wrapping_add(line * 64));
     }
+}
 
-    fn built(list: &Plain, account: &Arc<Account>) -> Guide {
-        let guide = Guide::new(Arc::clone(account));
-        for _ in 0..list.0.len() / STEP + 2 {
-            guide.advance(list);
-        }
-        guide
-    }
+/// The array at `unit`.
+///
+/// # Safety
+/// `new_array` made it there, of this type, and that happened before.
+#[inline]
+unsafe fn array<T>(arena: &Arena, unit: u32) -> &T {
+    // SAFETY: initialized by `new_array`, shared from then on, and there as long as the arena.
+    // Test: every_node_told_of_is_found_at_once.
+    unsafe { arena.address(unit).cast::<T>().as_ref() }
+}
 
-    #[test]
-    fn what_it_names_is_the_last_with_smaller_eight_bytes() {
-        let keys = |common: &str, count: usize| -> Vec<Vec<u8>> {
-            (0..count)
-                .map(|n| format!("{common}{:05}{}", n / 3 * 7, "!".repeat(n % 3)).into_bytes())
-                .collect()
-        };
-        for list in [Plain(keys("", 50)), Plain(keys("all begin like this ", 200)), Plain(keys("x", 3))] {
-            let guide = built(&list, &Arc::default());
-            let common = shared_prefix(&list.0[0], &list.0[list.0.len() - 1]);
-            let probes = list.0.iter().cloned().chain(list.0.iter().map(|key| [&key[..], b"\xff"].concat()));
-            for key in probes.chain([b"".to_vec(), b"a".to_vec(), b"~~~".to_vec()]) {
-                let before = |known: &Vec<u8>| key_prefix(&known[common..]) < key_prefix(&key[common..]);
-                let wanted = match key.starts_with(&list.0[0][..common]) {
-                    true => list.0.iter().rposition(before).filter(|&last| last + 1 < list.0.len()),
-                    false => None,
-                };
-                assert_eq!(
-                    guide.before(&key).map(|(unit, _)| unit as usize),
-                    wanted.map(|n| n + 1),
-                    "{key:?}"
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn it_is_built_anew_when_the_list_has_doubled_and_its_bytes_arecharged() {
-        let account = Arc::<Account>::default();
-        let mut list = Plain((0..200u32).map(|n| n.to_be_bytes().to_vec()).collect());
-        let guide = built(&list, &account);
-        let (bytes, unit) = (guide.bytes(), guide.before(&100u32.to_be_bytes()));
-        assert!(bytes >= 200 * ENTRY_BYTES && account.bytes() == bytes, "{bytes}");
-        list.0 = (0..399u32).map(|n| (n / 2).to_be_bytes().to_vec()).collect();
-        (0..100).for_each(|_| guide.advance(&list));
-        assert_eq!(guide.before(&100u32.to_be_bytes()), unit, "not yet");
-        list.0.push(u32::MAX.to_be_bytes().to_vec());
-        (0..100).for_each(|_| guide.advance(&list));
-        assert_eq!(guide.before(&100u32.to_be_bytes()).map(|(unit, _)| unit), Some(200));
-        drop(guide);
-        assert_eq!(account.bytes(), 0);
+fn new_array<T>(arena: &Arena, signs: T) -> (u32, &T) {
+    let body = size_of::<T>().div_ceil(UNIT_BYTES) as u32;
+    let unit = arena.allocate(Shape { lead: 0, body, hot_before: 0, hot_after: LINE_UNITS });
+    // SAFETY: just handed out, of this size, at a cache line, and nobody else's. Test: as above.
+    unsafe {
+        let place = arena.address(unit).cast::<T>();
+        place.write(signs);
+        (unit, place.as_ref())
     }
 }

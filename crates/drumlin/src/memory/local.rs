@@ -40,9 +40,28 @@ fn first_call() -> u64 {
     number
 }
 
+/// Of so many nodes, as a power of two, one is higher than 1 where the guide finds level 0.
+const SPARSE_LOG2: u32 = 5;
+
+/// Levels by which a sparse list's level 1 is thinner than that of a dense one.
+pub(super) const SPARSE_LEVELS: usize = SPARSE_LOG2 as usize - 1;
+
 /// A height from 1 to `max`; each height is half as frequent as the one below.
 #[inline]
 pub(super) fn random_height(max: usize) -> usize {
+    1 + (random_word() | 1 << (max - 1)).trailing_zeros() as usize
+}
+
+/// As [`random_height`], but all heights beyond 1 together are one of 32.
+#[inline]
+pub(super) fn random_height_sparse(max: usize) -> usize {
+    let zeros = (random_word() | 1 << (max - 1 + SPARSE_LEVELS)).trailing_zeros() as usize;
+    1 + zeros.saturating_sub(SPARSE_LEVELS)
+}
+
+/// 32 random bits.
+#[inline]
+fn random_word() -> u64 {
     let mut word = RANDOM.get();
     if word == 0 {
         word = seed(thread_number());
@@ -54,8 +73,7 @@ pub(super) fn random_height(max: usize) -> usize {
     RANDOM.set(word);
     // Every 1-bit of the multiplied word depends on all lower bits of the state; its high half is
     // the better one, so that is what the zeros are counted in.
-    let mixed = word.wrapping_mul(GOLDEN) >> 32;
-    1 + (mixed | 1 << (max - 1)).trailing_zeros() as usize
+    word.wrapping_mul(GOLDEN) >> 32
 }
 
 /// A non-zero start for thread `number`: the finalizer of SplitMix64, a bijection.
@@ -89,8 +107,21 @@ mod tests {
     }
 
     #[test]
+    fn one_node_of_32_is_tall_in_a_sparse_list() {
+        let rounds = if cfg!(miri) { 1 << 8 } else { 1 << 20 };
+        let mut count = [0u32; 25];
+        (0..rounds).for_each(|_| count[random_height_sparse(24)] += 1);
+        for height in 1..if cfg!(miri) { 1 } else { 6 } {
+            let beyond = f64::from(count[height + 1..].iter().sum::<u32>());
+            let expected = f64::from(rounds) / f64::from(1u32 << (SPARSE_LEVELS + height));
+            assert!((beyond - expected).abs() < 6.0 * expected.sqrt(), "{height}: {beyond} for {expected}");
+        }
+    }
+
+    #[test]
     fn no_height_exceeds_the_limit() {
-        assert!((0..1000).all(|_| random_height(1) == 1));
+        assert!((0..1000).all(|_| random_height(1) == 1 && random_height_sparse(1) == 1));
+        assert!((0..100_000).all(|_| random_height_sparse(3) <= 3));
         assert!((0..1000).all(|_| random_height(2) <= 2));
     }
 

@@ -5,7 +5,7 @@
 //! The nouns, each in its file:
 //! - [`MemTable`] (`memtable`): what `db` sees. Versions and range tombstones of one generation.
 //! - `SkipList` (`skiplist`): the ordered list; `Reserved` nodes become versions when published.
-//! - `Guide` (`guide`): where in a large list a search begins.
+//! - `Guide` (`guide`): where in the list a search begins; a tree of `Signs` (`signs`).
 //! - `MemCursor` (`cursor`): a walk in internal order, both ways.
 //! - `TombstoneSet` (`tombstone_set`): the range tombstones, under an epoch; a sequence of `Run`s (`tombstone_run`).
 //!   [`ReservedRanges`] become one when published.
@@ -27,6 +27,7 @@ mod local;
 mod loom_shadow;
 mod memtable;
 mod node;
+mod signs;
 mod skiplist;
 mod tombstone_run;
 mod tombstone_set;

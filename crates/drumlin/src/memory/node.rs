@@ -211,6 +211,12 @@ impl Nodes {
         return unsafe { &*node.link(level) };
     }
 
+    /// Starts to load the line of a node that is read first.
+    #[inline]
+    pub(super) fn prefetch(&self, node: Node<'_>) {
+        crate::sync::prefetch(node.address.as_ptr());
+    }
+
     /// Starts loading the node after `node` on `level`, which is likely to be looked at soon.
     ///
     /// # Safety

@@ -44,7 +44,8 @@ use crate::key::{ComparatorRef, Kind, Lsn, key_prefix};
 use crate::sync::CachePadded;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
-use super::guide::{Guide, Levels};
+use super::arena::Arena;
+use super::guide::{self, Guide, Hint};
 use super::local;
 use super::node::{HEIGHT_MAX, Node, Nodes, PREFIX_BYTES};
 
@@ -52,10 +53,10 @@ use super::node::{HEIGHT_MAX, Node, Nodes, PREFIX_BYTES};
 /// costs.
 const STEPS_MAX: usize = 16;
 
-/// Inserts of nodes of this height build the guide: one of 32. A model builds it by itself.
-const GUIDED_HEIGHT: usize = if cfg!(loom) { usize::MAX } else { 6 };
-/// Nodes that a search passes on the guide's level before it begins at the head.
-const GUIDED_STEPS_MAX: usize = 8;
+/// Nodes that a search passes from where the guide leads it before it begins at the head.
+const GUIDED_STEPS_MAX: usize = 32;
+/// Hints that a search takes, one after the other.
+const HINTS_MAX: usize = 2;
 /// Nodes of a level by which those of level 0 are told: a sixteenth off, in the mean.
 const COUNTED_MIN: u64 = 256;
 
@@ -70,6 +71,8 @@ pub struct Reserved {
     /// The list whose arena holds the node.
     list: u64,
     unit: u32,
+    /// Where the guide has its neighbours; 0 if that is not known.
+    leaf: u32,
 }
 
 /// A place in the internal order: after the versions of smaller keys and after the versions of
@@ -87,6 +90,11 @@ impl<'k> Place<'k> {
     pub(super) fn before(key: &'k [u8], lsn: Lsn) -> Self {
         // No version has the LSN MAX, so nothing is lost by saturating.
         Self { key, prefix: key_prefix(key), newer_from: lsn.0.saturating_add(1) }
+    }
+
+    #[inline]
+    pub(super) fn key(self) -> &'k [u8] {
+        self.key
     }
 
     /// Just after (key, lsn).
@@ -124,6 +132,8 @@ impl Path {
 pub(super) struct SkipList {
     pub(super) nodes: Nodes,
     guide: Guide,
+    /// The guide is used: it knows the order of bytes only. Models have it where they are about it.
+    guided: bool,
     comparator: ComparatorRef,
     bytewise: bool,
     /// Unit of the node before all others, with links on all levels and no version.
@@ -135,12 +145,12 @@ pub(super) struct SkipList {
 
 impl SkipList {
     pub(super) fn new(comparator: ComparatorRef, account: Arc<Account>) -> Self {
-        let guide = Guide::new(Arc::clone(&account));
         let nodes = Nodes::new(account);
         let head = nodes.create(HEIGHT_MAX, b"", Kind::Delete, b"").unit();
         Self {
             nodes,
-            guide,
+            guide: Guide::new(),
+            guided: comparator.is_bytewise() && !cfg!(loom),
             bytewise: comparator.is_bytewise(),
             comparator,
             head,
@@ -151,7 +161,13 @@ impl SkipList {
 
     /// Makes a node and finds its place. See the module's header.
     pub(super) fn reserve(&self, key: &[u8], kind: Kind, value: &[u8]) -> Reserved {
-        self.reserve_with_height(local::random_height(HEIGHT_MAX), key, kind, value)
+        // The guide finds level 0: the other levels are for when it cannot.
+        let height = if self.guided {
+            local::random_height_sparse(HEIGHT_MAX)
+        } else {
+            local::random_height(HEIGHT_MAX)
+        };
+        self.reserve_with_height(height, key, kind, value)
     }
 
     pub(super) fn reserve_with_height(
@@ -164,18 +180,23 @@ impl SkipList {
         let node = self.nodes.create(height, key, kind, value);
         // The new version will be the newest of its key, or is unlikely to be far from it.
         let place = Place::before(key, Lsn::MAX);
-        if height >= GUIDED_HEIGHT && self.bytewise {
-            self.guide.advance(self);
-        }
-        let (from, top) = self.way_in(place, height);
-        self.walk(from, top, 0, place, |level, last| {
+        let remember = |level, last: Node<'_>| {
             if level < height {
                 // SAFETY: below the node's height.
                 let link = unsafe { self.nodes.link(node, level) };
                 link.store(last.unit(), Ordering::Relaxed);
             }
-        });
-        Reserved { list: self.id, unit: node.unit() }
+        };
+        let guided = self.guided_to(place);
+        if let Some((last, _, _)) = guided {
+            remember(0, last);
+        }
+        let bottom = usize::from(guided.is_some());
+        if height > bottom {
+            let top = self.height.load(Ordering::Relaxed).max(height) - 1;
+            self.walk(self.head(), top, bottom, place, remember);
+        }
+        Reserved { list: self.id, unit: node.unit(), leaf: guided.map_or(0, |(_, _, leaf)| leaf) }
     }
 
     /// Puts a reserved node into the list as version `lsn` of its key.
@@ -199,6 +220,9 @@ impl SkipList {
             self.link_on(level, node, place);
         }
         self.nodes.arena.count_entry();
+        if self.guided {
+            self.guide.add(self, reserved.leaf, node.unit(), place);
+        }
     }
 
     /// Links `node`, which is on all lower levels, on `level`.
@@ -234,34 +258,50 @@ impl SkipList {
         }
     }
 
-    /// Where a search for `place` begins that needs at least `height` levels: a node before it, and the highest level to go
-    /// along.
+    /// The last node before `place`, the unit of the one after it, and the guide's leaf; `None` if the guide does not lead
+    /// near it.
     #[inline]
-    fn way_in(&self, place: Place<'_>, height: usize) -> (Node<'_>, usize) {
-        if let Some((unit, level)) = self.guide.before(place.key)
-            && level + 1 >= height
-        {
-            // SAFETY: the guide was given it by `next_on`, and handed it on with Release and Acquire.
-            let mut from = unsafe { self.nodes.node(unit) };
+    fn guided_to(&self, place: Place<'_>) -> Option<(Node<'_>, u32, u32)> {
+        if !self.guided {
+            return None;
+        }
+        for _ in 0..HINTS_MAX {
+            let Hint { before, behind, leaf } = self.guide.find(self, place)?;
+            let behind = if behind == 0 { self.head } else { behind };
+            let before = if before == 0 { self.head } else { before };
+            // Where the search most likely ends: both are loaded beside one another.
+            // SAFETY: the guide was told of them when they were linked, and handed them on with Release and Acquire.
+            let mut last = unsafe {
+                self.nodes.prefetch(self.nodes.node(behind));
+                self.nodes.node(before)
+            };
+            if before != self.head && !self.is_before_bytewise(last, place) {
+                // Somebody was changing what led here.
+                continue;
+            }
             for _ in 0..GUIDED_STEPS_MAX {
-                // SAFETY: it was met on this level.
-                let next = unsafe { self.nodes.link(from, level) }.load(Ordering::Acquire);
+                // SAFETY: every node has a level 0.
+                let next = unsafe { self.nodes.link(last, 0) }.load(Ordering::Acquire);
                 // SAFETY: read from a link, with Acquire.
                 match (next != 0).then(|| unsafe { self.nodes.node(next) }) {
-                    Some(follower) if self.is_before_bytewise(follower, place) => from = follower,
-                    _ => return (from, level),
+                    Some(follower) if self.is_before_bytewise(follower, place) => last = follower,
+                    _ => return Some((last, next, leaf)),
                 }
             }
-            // Much came in there since the guide was made.
         }
-        (self.head(), self.height.load(Ordering::Relaxed).max(height) - 1)
+        None
     }
 
     /// The first node at or after `place`.
     #[inline]
     pub(super) fn find(&self, place: Place<'_>) -> Option<Node<'_>> {
-        let (from, top) = self.way_in(place, 1);
-        let next = self.walk(from, top, 0, place, |_, _| ()).1;
+        let next = match self.guided_to(place) {
+            Some((_, next, _)) => next,
+            None => {
+                let top = self.height.load(Ordering::Relaxed) - 1;
+                self.walk(self.head(), top, 0, place, |_, _| ()).1
+            }
+        };
         // SAFETY: read from a link, with Acquire.
         (next != 0).then(|| unsafe { self.nodes.node(next) })
     }
@@ -269,7 +309,7 @@ impl SkipList {
     /// Bytes of the nodes and the guide. O(1).
     #[inline]
     pub(super) fn bytes(&self) -> usize {
-        self.nodes.arena.bytes() + self.guide.bytes()
+        self.nodes.arena.bytes()
     }
 
     /// The first node.
@@ -359,7 +399,8 @@ impl SkipList {
             };
             self.descend(before, level, level, counted, |_, _| ());
             if level == 0 || seen.get() >= COUNTED_MIN {
-                return (seen.get() << level, deletes.get() << level, level == 0);
+                let thinner = if self.guided && level > 0 { level + local::SPARSE_LEVELS } else { level };
+                return (seen.get() << thinner, deletes.get() << thinner, level == 0);
             }
             level -= 1;
         }
@@ -460,25 +501,21 @@ impl SkipList {
     }
 }
 
-impl Levels for SkipList {
-    fn entries(&self) -> usize {
-        self.nodes.arena.entries()
+impl guide::Nodes for SkipList {
+    #[inline]
+    fn is_before(&self, unit: u32, place: Place<'_>) -> bool {
+        // SAFETY: the guide was told of it when it was linked, and handed it on with Release and Acquire.
+        self.is_before_bytewise(unsafe { self.nodes.node(unit) }, place)
     }
 
-    fn ends(&self) -> Option<(&[u8], &[u8])> {
-        let mut path = Path::NONE;
-        self.find_path_to_end(&mut path);
-        let last = self.step_back(&mut path)?;
-        Some((self.nodes.key(self.first()?), self.nodes.key(last)))
+    fn place_of(&self, unit: u32) -> Place<'_> {
+        // SAFETY: as above.
+        let node = unsafe { self.nodes.node(unit) };
+        Place::before(self.nodes.key(node), self.nodes.lsn(node))
     }
 
-    fn next_on(&self, level: usize, unit: u32) -> Option<(u32, &[u8])> {
-        // SAFETY: the head, or returned by this function for the same level.
-        let node = if unit == 0 { self.head() } else { unsafe { self.nodes.node(unit) } };
-        // SAFETY: it was met on this level; the head is on all.
-        let next = unsafe { self.nodes.link(node, level) }.load(Ordering::Acquire);
-        // SAFETY: read from a link, with Acquire.
-        (next != 0).then(|| (next, self.nodes.key(unsafe { self.nodes.node(next) })))
+    fn arena(&self) -> &Arena {
+        &self.nodes.arena
     }
 }
 
@@ -506,21 +543,6 @@ fn compare_tails(a: &[u8], b: &[u8]) -> Order {
 
 #[cfg(test)]
 impl SkipList {
-    /// Builds the guide until there is no more to do.
-    #[cfg(loom)]
-    pub(super) fn build_guide(&self) {
-        for _ in 0..self.entries() + 2 {
-            self.guide.advance(self);
-        }
-    }
-
-    /// The key at which a search for `key` would begin; `None` if at the head.
-    #[cfg(loom)]
-    pub(super) fn guided_from(&self, key: &[u8]) -> Option<&[u8]> {
-        // SAFETY: as in `way_in`. Test: loom_a_node_that_the_guide_names_is_whole.
-        self.guide.before(key).map(|(unit, _)| self.nodes.key(unsafe { self.nodes.node(unit) }))
-    }
-
     /// Checks invariants 1 to 3 of a list at rest.
     pub(super) fn assert_sound(&self) {
         let units_on = |level: usize| {
