@@ -112,7 +112,8 @@ impl<'a> Replay<'a> {
                 Kind::RangeDelete => memtable.publish_range_tombstone(entry.key, entry.value, lsn, None),
                 kind => {
                     let node = memtable.reserve(entry.key, kind, entry.value);
-                    memtable.publish(node, lsn, None);
+                    let published = memtable.publish(node, lsn, None);
+                    memtable.tell_guide(&published);
                 }
             }
             Ok(())

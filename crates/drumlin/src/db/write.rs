@@ -154,10 +154,11 @@ fn install(
     }
     write.gate()?;
     failpoint::hit("write::gated");
-    generation.memtable.publish(node, write.lsn(), None);
+    let published = generation.memtable.publish(node, write.lsn(), None);
     let end = write.end();
     write.commit();
     drop(held);
+    generation.memtable.tell_guide(&published);
     Ok(Installed::At { end })
 }
 
@@ -277,7 +278,8 @@ pub(crate) fn commit_batch(store: &Store, operations: &[Operation], options: Wri
             }
         } else {
             let node = memtable.reserve(&operation.key, operation.kind, &operation.value);
-            memtable.publish(node, lsn, slot);
+            let published = memtable.publish(node, lsn, slot);
+            memtable.tell_guide(&published);
         }
         failpoint::hit("batch::part");
     }

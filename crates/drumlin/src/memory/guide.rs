@@ -24,7 +24,7 @@
 //!
 //! Memory: arrays lie in the list's arena, and are charged with it. About 20 bytes a node.
 //! Origin: ours; a B+-tree of hints. sLSM §2.4's fence pointers, turned on memory. Order of bytes only.
-//! Tests: below, `signs`, `skiplist_tests`, `loom_tests`. What it is worth: docs/design/speed.md.
+//! Tests: `guide_tests`, `signs`, `skiplist_tests`, `loom_tests`. What it is worth: docs/design/speed.md.
 #![allow(unsafe_code)]
 
 use std::sync::OnceLock;
@@ -37,7 +37,7 @@ use super::signs::{Signs, Taken, Target};
 use super::skiplist::Place;
 
 /// Signs of a leaf: seven cache lines.
-const LEAF: usize = if cfg!(loom) { 2 } else { 36 };
+const LEAF: usize = if cfg!(loom) { 3 } else { 36 };
 /// Signs of an inner node: sixteen lines.
 const INNER: usize = if cfg!(loom) { 3 } else { 63 };
 /// Bytes of the first key that may be common to all.
@@ -59,7 +59,7 @@ pub(super) trait Nodes {
 /// Where a place is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Hint {
-    /// The node before it, about; 0 for the head.
+    /// The node before it, about; 0 for the head, or if that is not known.
     pub before: u32,
     /// The one behind, perhaps; 0 if that is not known.
     pub behind: u32,
@@ -76,6 +76,9 @@ pub(super) struct Guide {
     /// The last leaf: where keys go that come in order.
     last: AtomicU32,
     change: Mutex<()>,
+    /// Makes the model checker try every order of accesses to the root: see `loom_shadow`.
+    #[cfg(loom)]
+    witness: AtomicU32,
 }
 
 impl Guide {
@@ -85,13 +88,22 @@ impl Guide {
             prefix: OnceLock::new(),
             last: AtomicU32::new(0),
             change: Mutex::new(()),
+            #[cfg(loom)]
+            witness: AtomicU32::new(0),
         }
+    }
+
+    #[inline(always)]
+    fn root(&self) -> &AtomicU64 {
+        #[cfg(loom)]
+        self.witness.fetch_add(1, Ordering::Relaxed);
+        &self.root
     }
 
     /// Where `place` is, if the guide knows any node. O(log n).
     #[inline]
     pub(super) fn find(&self, list: &impl Nodes, place: Place<'_>) -> Option<Hint> {
-        let root = self.root.load(Ordering::Acquire);
+        let root = self.root().load(Ordering::Acquire);
         if root == 0 {
             return None;
         }
@@ -103,10 +115,10 @@ impl Guide {
             // SAFETY: read from the root or from a child, with Acquire; a unit that is not 0 is that of an inner node.
             let inner: &Inner = unsafe { array(list.arena(), unit) };
             let before = inner.before(target, is_before);
-            if before > 0 {
+            if before > 1 {
                 hint.before = inner.unit(before - 1);
             }
-            unit = inner.child(before.saturating_sub(1));
+            unit = inner.child(before - 1);
             if unit == 0 {
                 return None;
             }
@@ -157,7 +169,7 @@ impl Guide {
     #[cold]
     fn begin(&self, list: &impl Nodes, unit: u32, place: Place<'_>) {
         let Some(_change) = self.change.try_lock() else { return };
-        if self.root.load(Ordering::Relaxed) != 0 {
+        if self.root().load(Ordering::Relaxed) != 0 {
             return;
         }
         let prefix = self.prefix.get_or_init(|| place.key()[..place.key().len().min(PREFIX_MAX)].into());
@@ -166,7 +178,7 @@ impl Guide {
             held.insert(0, held.fit(self.target(place)), unit, 0);
         }
         self.last.store(leaf_unit, Ordering::Relaxed);
-        self.root.store(u64::from(leaf_unit), Ordering::Release);
+        self.root().store(u64::from(leaf_unit), Ordering::Release);
     }
 
     /// Divides a leaf that is full and held, and puts the sign in that is the n-th.
@@ -204,7 +216,7 @@ impl Guide {
 
     /// Puts `child` with the node `sign` in an inner node of `level`, under `change`.
     fn tell_parent(&self, list: &impl Nodes, level: u64, sign: u32, child: u32) {
-        let root = self.root.load(Ordering::Relaxed);
+        let root = self.root().load(Ordering::Relaxed);
         let (mut height, mut unit) = (root >> 32, root as u32);
         let place = list.place_of(sign);
         let target = self.target(place);
@@ -219,21 +231,20 @@ impl Guide {
                 let head = held.fit(target);
                 held.insert(1, head, sign, child);
             }
-            self.root.store(level << 32 | u64::from(fresh_unit), Ordering::Release);
+            self.root().store(level << 32 | u64::from(fresh_unit), Ordering::Release);
             return;
         }
         // SAFETY: inner nodes change only under `change`, so that their children are what they were given.
         let mut inner: &Inner = unsafe { array(list.arena(), unit) };
         while height > level {
-            unit = inner.child(inner.before(target, is_before).saturating_sub(1));
+            unit = inner.child(inner.before(target, is_before) - 1);
             // SAFETY: as above.
             inner = unsafe { array(list.arena(), unit) };
             height -= 1;
         }
         let Some(held) = inner.take() else { return };
         let head = held.fit(target);
-        // What is before the first sign is in the first child.
-        let n = inner.before(target, is_before).max(1);
+        let n = inner.before(target, is_before);
         if !held.is_full() {
             held.insert(n, head, sign, child);
             return;
@@ -251,6 +262,29 @@ impl Guide {
         if n <= middle {
             held.insert(n, head, sign, child);
         }
+    }
+
+    /// Bytes of its arrays.
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn bytes(&self, list: &impl Nodes) -> usize {
+        let root = self.root().load(Ordering::Acquire);
+        let mut level = if root == 0 { Vec::new() } else { vec![root as u32] };
+        let mut bytes = 0;
+        for height in (0..=root >> 32).rev() {
+            if height == 0 {
+                return bytes + level.len() * size_of::<Leaf>();
+            }
+            bytes += level.len() * size_of::<Inner>();
+            level = level
+                .iter()
+                .flat_map(|&unit| {
+                    // SAFETY: an inner node's children are one level below. Test: as above.
+                    let inner: &Inner = unsafe { array(list.arena(), unit) };
+                    (0..inner.count()).map(move |n| inner.child(n))
+                })
+                .collect();
+        }
+        bytes
     }
 
     /// The first node that the array at `unit` knows.

@@ -28,8 +28,8 @@ pub(super) struct Link {
 }
 
 impl Link {
-    fn new() -> Self {
-        Self { unit: AtomicU32::new(0), witness: AtomicU32::new(0) }
+    pub(super) fn new(unit: u32) -> Self {
+        Self { unit: AtomicU32::new(unit), witness: AtomicU32::new(0) }
     }
 
     pub(super) fn load(&self, ordering: Ordering) -> u32 {
@@ -72,7 +72,7 @@ unsafe impl Sync for Shadow {}
 
 impl Shadow {
     pub(super) fn new() -> Self {
-        let entry = || Entry { links: std::array::from_fn(|_| Link::new()), bytes: UnsafeCell::new(()) };
+        let entry = || Entry { links: std::array::from_fn(|_| Link::new(0)), bytes: UnsafeCell::new(()) };
         Self { entries: std::array::from_fn(|_| entry()), units: RefCell::default() }
     }
 

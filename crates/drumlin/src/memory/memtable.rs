@@ -28,7 +28,7 @@ use crate::sync::failpoint;
 
 use super::cursor::MemCursor;
 use super::node::NO_BATCH;
-use super::skiplist::{Place, Reserved, SkipList};
+use super::skiplist::{Place, Published, Reserved, SkipList};
 use super::tombstone_run::ReservedRanges;
 use super::tombstone_set::TombstoneSet;
 
@@ -73,14 +73,21 @@ impl MemTable {
 
     /// Makes a reserved version visible as `lsn`. With `batch`, the index of the writer's slot, it
     /// stays hidden from gets while their `committed(slot, lsn)` is false.
-    /// Allocates nothing, waits for nobody. O(1) unless many inserts went to the same place since
+    /// Allocates nothing, waits for nobody; `tell_guide` is for later. O(1) unless many inserts went to the same place since
     /// `reserve`, then O(log n).
     ///
     /// # Panics
     /// If the version was reserved in another memtable.
-    pub fn publish(&self, node: Reserved, lsn: Lsn, batch: Option<u32>) {
+    pub fn publish(&self, node: Reserved, lsn: Lsn, batch: Option<u32>) -> Published {
         debug_assert!(batch != Some(NO_BATCH));
-        self.list.publish(node, lsn, batch.unwrap_or(NO_BATCH));
+        self.list.publish(node, lsn, batch.unwrap_or(NO_BATCH))
+    }
+
+    /// Makes a version that was published quick to find. Once for each, behind the locks: it may allocate. Left out, later
+    /// searches near it are slower.
+    #[inline]
+    pub fn tell_guide(&self, published: &Published) {
+        self.list.tell_guide(published);
     }
 
     /// The newest committed version of `key` with LSN < `at`. Does not look at range tombstones:

@@ -32,6 +32,8 @@ mod skiplist;
 mod tombstone_run;
 mod tombstone_set;
 
+#[cfg(all(test, not(loom)))]
+mod guide_tests;
 #[cfg(all(test, loom))]
 mod loom_tests;
 #[cfg(all(test, not(loom)))]

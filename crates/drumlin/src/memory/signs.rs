@@ -15,12 +15,15 @@
 //! - units and children: stored with Release, loaded with Acquire: whoever reads a unit may read the node's bytes, and
 //!   whoever reads a child its array. The thread that stores a unit knows the node, having linked it or having read the
 //!   unit here while it held `taken`.
-//! - heads, `count`, `skip`: Relaxed, they are hints. (`count` Acquire, so that what lies below is not null.)
+//! - heads, `count`, `skip`: Relaxed, they are hints. Below a count that was read there may still be a unit or a child that
+//!   reads as 0: none.
 //!
 //! Origin: ours. Tests: below, `guide`, `skiplist_tests`, `loom_tests`.
 
 use crate::key::{Side, behind_prefix, key_prefix, shared_prefix};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use super::node::Link;
 
 /// Looks at an array that is taken before one goes without.
 const SPINS: usize = if cfg!(loom) { 1 } else { 64 };
@@ -44,11 +47,11 @@ impl Target<'_> {
 #[repr(C, align(64))]
 pub(super) struct Signs<const CAPACITY: usize, const CHILDREN: usize> {
     taken: AtomicU32,
-    count: AtomicU32,
+    count: Link,
     skip: AtomicU32,
     heads: [AtomicU64; CAPACITY],
-    units: [AtomicU32; CAPACITY],
-    children: [AtomicU32; CHILDREN],
+    units: [Link; CAPACITY],
+    children: [Link; CHILDREN],
 }
 
 impl<const CAPACITY: usize, const CHILDREN: usize> Signs<CAPACITY, CHILDREN> {
@@ -56,17 +59,17 @@ impl<const CAPACITY: usize, const CHILDREN: usize> Signs<CAPACITY, CHILDREN> {
     pub(super) fn new(skip: usize) -> Self {
         Self {
             taken: AtomicU32::new(0),
-            count: AtomicU32::new(0),
+            count: Link::new(0),
             skip: AtomicU32::new(skip as u32),
             heads: std::array::from_fn(|_| AtomicU64::new(0)),
-            units: std::array::from_fn(|_| AtomicU32::new(0)),
-            children: std::array::from_fn(|_| AtomicU32::new(0)),
+            units: std::array::from_fn(|_| Link::new(0)),
+            children: std::array::from_fn(|_| Link::new(0)),
         }
     }
 
     #[inline]
     pub(super) fn count(&self) -> usize {
-        (self.count.load(Ordering::Acquire) as usize).min(CAPACITY)
+        (self.count.load(Ordering::Relaxed) as usize).min(CAPACITY)
     }
 
     pub(super) fn skip(&self) -> usize {
@@ -85,17 +88,19 @@ impl<const CAPACITY: usize, const CHILDREN: usize> Signs<CAPACITY, CHILDREN> {
         self.children[n].load(Ordering::Acquire)
     }
 
-    /// How many signs are before the target. Those with the same head `is_before` tells. O(log CAPACITY).
+    /// How many signs are before the target: the first if there are children, for what is before it is found in the first
+    /// child, too. Of signs with the same head `is_before` tells. O(log CAPACITY).
     #[inline]
     pub(super) fn before(&self, target: Target<'_>, is_before: impl Fn(u32) -> bool) -> usize {
-        let count = self.count();
+        let from = usize::from(CHILDREN > 0);
+        let count = self.count().max(from);
         let head = match target.head(self.skip()) {
             Ok(head) => head,
-            Err(Side::Before) => return 0,
+            Err(Side::Before) => return from,
             Err(Side::Behind) => return count,
         };
         let heads = &self.heads[..count];
-        let first = heads.partition_point(|known| known.load(Ordering::Relaxed) < head);
+        let first = from + heads[from..].partition_point(|known| known.load(Ordering::Relaxed) < head);
         let alike = heads[first..].iter().take_while(|known| known.load(Ordering::Relaxed) == head).count();
         if alike == 0 {
             return first;
@@ -161,7 +166,7 @@ impl<const CAPACITY: usize, const CHILDREN: usize> Taken<'_, CAPACITY, CHILDREN>
         if CHILDREN > 0 {
             signs.children[n].store(child, Ordering::Release);
         }
-        signs.count.store(count as u32 + 1, Ordering::Release);
+        signs.count.store(count as u32 + 1, Ordering::Relaxed);
     }
 
     /// Appends the signs from the n-th on to `other`, which has the same `skip`.
@@ -170,7 +175,7 @@ impl<const CAPACITY: usize, const CHILDREN: usize> Taken<'_, CAPACITY, CHILDREN>
         for (at, n) in (n..count).enumerate() {
             self.copy(n, other.0, from + at);
         }
-        other.0.count.store((from + count - n) as u32, Ordering::Release);
+        other.0.count.store((from + count - n) as u32, Ordering::Relaxed);
     }
 
     /// Copies the n-th sign to the place `at` of `to`.
@@ -186,7 +191,7 @@ impl<const CAPACITY: usize, const CHILDREN: usize> Taken<'_, CAPACITY, CHILDREN>
 
     /// Leaves the first `count` only.
     pub(super) fn cut(&self, count: usize) {
-        self.0.count.store(count as u32, Ordering::Release);
+        self.0.count.store(count as u32, Ordering::Relaxed);
     }
 }
 

@@ -30,6 +30,10 @@
 //! Origin: cLSM §3.3 (items go into the lists one at a time, bottom up; only the lowest decides) and
 //! sLSM §2.2. Ours: remembered predecessors; the compare that is skipped when the next node on a
 //! lower level is the one just found too far; the loading ahead of both ways a search can go on.
+//!
+//! Keys in the order of bytes are found by the guide: it names the node before a place, or one close to it, and the search
+//! walks on from there on level 0. What it names is compared like any other node, so a wrong hint costs time only. Then the
+//! other levels are for when it does not lead there, and a node of 32 has them.
 //! Tests: `skiplist_tests` (a model; threads, also under the thread sanitizer), `loom_tests` (every
 //! ordering named above, weakened to Relaxed, fails one of them).
 #![allow(unsafe_code)]
@@ -72,6 +76,14 @@ pub struct Reserved {
     list: u64,
     unit: u32,
     /// Where the guide has its neighbours; 0 if that is not known.
+    leaf: u32,
+}
+
+/// A node that is in the list, and that its guide may be told of.
+#[derive(Debug)]
+pub struct Published {
+    list: u64,
+    unit: u32,
     leaf: u32,
 }
 
@@ -203,7 +215,7 @@ impl SkipList {
     ///
     /// # Panics
     /// If the node was reserved in another list.
-    pub(super) fn publish(&self, reserved: Reserved, lsn: Lsn, batch: u32) {
+    pub(super) fn publish(&self, reserved: Reserved, lsn: Lsn, batch: u32) -> Published {
         assert_eq!(reserved.list, self.id, "a node is published in the memtable that reserved it");
         debug_assert!(lsn < Lsn::MAX);
         // SAFETY: made by `reserve` of this list, by this thread or handed on by it.
@@ -220,8 +232,15 @@ impl SkipList {
             self.link_on(level, node, place);
         }
         self.nodes.arena.count_entry();
+        Published { list: self.id, unit: reserved.unit, leaf: reserved.leaf }
+    }
+
+    /// Tells the guide of a node. O(1), but for a division of O(log n) now and then; may allocate.
+    pub(super) fn tell_guide(&self, published: &Published) {
+        assert_eq!(published.list, self.id, "the guide of a list is told of its own nodes");
         if self.guided {
-            self.guide.add(self, reserved.leaf, node.unit(), place);
+            let place = guide::Nodes::place_of(self, published.unit);
+            self.guide.add(self, published.leaf, published.unit, place);
         }
     }
 
@@ -279,7 +298,8 @@ impl SkipList {
                 // Somebody was changing what led here.
                 continue;
             }
-            for _ in 0..GUIDED_STEPS_MAX {
+            let mut steps = 0;
+            while steps < GUIDED_STEPS_MAX {
                 // SAFETY: every node has a level 0.
                 let next = unsafe { self.nodes.link(last, 0) }.load(Ordering::Acquire);
                 // SAFETY: read from a link, with Acquire.
@@ -287,7 +307,10 @@ impl SkipList {
                     Some(follower) if self.is_before_bytewise(follower, place) => last = follower,
                     _ => return Some((last, next, leaf)),
                 }
+                steps += 1;
             }
+            // Much came in there that the guide was not told of.
+            return None;
         }
         None
     }
@@ -543,6 +566,23 @@ fn compare_tails(a: &[u8], b: &[u8]) -> Order {
 
 #[cfg(test)]
 impl SkipList {
+    /// What the guide names for a place.
+    pub(super) fn hint(&self, place: Place<'_>) -> Option<Hint> {
+        self.guide.find(self, place)
+    }
+
+    /// Bytes of the guide's arrays.
+    #[cfg(not(loom))]
+    pub(super) fn guide_bytes(&self) -> usize {
+        self.guide.bytes(self)
+    }
+
+    /// From now on the guide is used under the model checker, too.
+    #[cfg(loom)]
+    pub(super) fn use_guide(&mut self) {
+        self.guided = true;
+    }
+
     /// Checks invariants 1 to 3 of a list at rest.
     pub(super) fn assert_sound(&self) {
         let units_on = |level: usize| {

@@ -32,7 +32,8 @@ fn scaled(count: u64) -> u64 {
 }
 
 fn put(table: &MemTable, key: &[u8], lsn: u64, value: &[u8]) {
-    table.publish(table.reserve(key, Kind::Put, value), Lsn(lsn), None);
+    let published = table.publish(table.reserve(key, Kind::Put, value), Lsn(lsn), None);
+    table.tell_guide(&published);
 }
 
 fn current(cursor: &impl Cursor) -> Option<(Vec<u8>, u64, Vec<u8>)> {
