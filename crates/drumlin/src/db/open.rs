@@ -45,9 +45,6 @@ use super::superversion::SuperVersion;
 /// The log's directory within the store's.
 pub(crate) const LOG_DIRECTORY: &str = "log";
 const LOCK_FILE: &str = "LOCK";
-/// Log files that a clean log may have before what it holds is flushed: each session begins a file,
-/// and a program that opens the store for one write at a time would pile them up.
-const LOG_FILES_MAX: usize = 64;
 
 /// Opens (or makes) the store in `directory`.
 pub(crate) fn open(env: Env, directory: &Path, options: Options) -> Result<Arc<Store>> {
@@ -58,7 +55,7 @@ pub(crate) fn open(env: Env, directory: &Path, options: Options) -> Result<Arc<S
         remove_temporaries(&env, directory, &options)?;
     }
     let log_directory = directory.join(LOG_DIRECTORY);
-    let recovered = log::scan(&env.fs, &log_directory, scan_options(&identity, &state))?;
+    let recovered = Arc::new(log::scan(&env.fs, &log_directory, scan_options(&identity, &state))?);
     check_manifest_reaches(&state, &recovered, &info.path)?;
     let memory = Memory::new(&env, &options);
     let keyspaces = keyspaces_of(directory, &options, &identity, &state, &memory)?;
@@ -84,7 +81,7 @@ pub(crate) fn open(env: Env, directory: &Path, options: Options) -> Result<Arc<S
         lock,
     ));
     let _ = store.recovery.set(RecoveryReport::of(&recovered));
-    let mut replay = Replay::new(&store, &recovered, state.next_keyspace_id, info.path);
+    let mut replay = Replay::new(&store, recovered, state.next_keyspace_id, info.path);
     if store.options.read_only {
         replay.run()?;
     } else {
@@ -164,7 +161,7 @@ fn begin(
     log_directory: &Path,
     first_segment: u64,
 ) -> Result<()> {
-    let (fs, recovered) = (&store.env.fs, replay.recovered);
+    let (fs, recovered) = (&store.env.fs, Arc::clone(&replay.recovered));
     let segment_bytes = store.identity.segment_bytes as usize;
     if store.manifest.lock().is_none() {
         let manifest =
@@ -174,11 +171,15 @@ fn begin(
     // A table is no more durable than the name of the directory it lies in.
     store.options.level_paths.values().try_for_each(|path| version::make_directory(&**fs, path))?;
     with_room(|| log::reserve(&**fs, log_directory, first_segment, segment_bytes), || replay.give_up())?;
-    replay.run()?;
-    if !recovered.clean || recovered.segments.len() > LOG_FILES_MAX {
-        replay.flush_all(store.sequencer.tail())?;
+    let (keeps_log, start) = (replay.keeps_log(), store.sequencer.tail());
+    if keeps_log {
+        replay.begin_sync()?;
     }
-    let prior = replay.seal()?;
+    replay.run()?;
+    if !keeps_log {
+        replay.flush_all(start)?;
+    }
+    let prior = replay.seal(start)?;
     if !replay.edit.is_empty() {
         store.append(&replay.edit)?;
     }

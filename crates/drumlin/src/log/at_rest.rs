@@ -15,9 +15,10 @@ use std::path::Path;
 
 use crate::env::{FileSystem, join};
 use crate::error::{Error, Result};
+use crate::key::Lsn;
 
 use super::format::{self, HEADER_PAGE};
-use super::recovered::Recovered;
+use super::recovered::{Recovered, SessionInfo};
 
 /// Removes the ballast and files that were being made when the process died.
 pub fn remove_temporaries(fs: &dyn FileSystem, dir: &Path) -> Result<()> {
@@ -60,6 +61,14 @@ impl Recovered {
         self.sessions.last().is_none_or(|session| session.holes == 0)
     }
 
+    /// Bytes of the files that count, but for what their sessions wrote there: headers, what was opened ahead, what is cut
+    /// off.
+    pub fn unused_bytes(&self) -> u64 {
+        let files: u64 = self.files.values().map(|file| file.bytes).sum();
+        let written = |session: &SessionInfo| session.end.0.saturating_sub(session.first.max(self.floor).0);
+        files.saturating_sub(self.sessions.iter().map(written).sum::<u64>() * Lsn::UNIT_BYTES)
+    }
+
     /// Makes all of the log durable. O(bytes not yet written back).
     pub fn make_durable(&self) -> Result<()> {
         self.sync_files(|bytes| bytes)?;
@@ -78,7 +87,7 @@ impl Recovered {
 
     /// Bytes of log from the floor on.
     pub fn needed_bytes(&self) -> u64 {
-        self.end.0.saturating_sub(self.floor.0) * crate::key::Lsn::UNIT_BYTES
+        self.end.0.saturating_sub(self.floor.0) * Lsn::UNIT_BYTES
     }
 }
 

@@ -87,7 +87,7 @@ pub use at_rest::{remove_temporaries, reserve};
 pub use entry::{Entry, RecordParts};
 pub use format::Uuid;
 pub use recover::{Mode, ScanOptions, scan};
-pub use recovered::{Recovered, SegmentInfo};
+pub use recovered::{Recovered, Replayer, SegmentInfo};
 pub use room::Room;
 pub use start::{LogOptions, Prior};
 

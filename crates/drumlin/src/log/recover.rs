@@ -134,7 +134,7 @@ pub fn scan(fs: &Arc<dyn FileSystem>, dir: &Path, options: ScanOptions) -> Resul
         let range = first_segment..geometry.segment_from(limit).max(first_segment);
         segments.range_mut(range).for_each(|(_, info)| info.read = true);
         recovered.sessions.push(session_info(session, &found, same_boot));
-        recovered.runs.extend(found.runs.iter().map(|run| (run.start, run.end, session.keys)));
+        recovered.pieces.extend(found.pieces().map(|(start, end)| (start, end, session.keys)));
     }
     scan.check_reaches(recovered.end, newest)?;
     recovered.segments = segments.into_values().collect();

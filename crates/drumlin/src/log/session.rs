@@ -47,7 +47,12 @@ pub(super) struct SessionScan {
     pub(super) dropped: (u64, u64),
     /// Per segment in which records start: the first of them, and how many.
     pub(super) starts: BTreeMap<u64, (Lsn, u64)>,
+    /// Starts of records, about so many bytes of log from one to the next.
+    cuts: Vec<Lsn>,
 }
+
+/// Log that is replayed at once, in bytes, or a segment if that is less.
+const PIECE_BYTES: u64 = 1 << 20;
 
 /// Receives corruptions; an error from it ends the scan.
 pub(super) type OnProblem<'a> = &'a mut dyn FnMut(Error) -> Result<()>;
@@ -79,6 +84,7 @@ pub(super) fn scan_session(
         torn: None,
         dropped: (0, 0),
         starts: BTreeMap::new(),
+        cuts: Vec::new(),
     };
     let mut scanner = Scanner { reader, dir, keys, start, found };
     scanner.run(limit, problem)?;
@@ -117,7 +123,12 @@ impl Scanner<'_, '_, '_> {
     }
 
     fn take(&mut self, record: &Record, run: &mut Run, problem: OnProblem<'_>) -> Result<()> {
-        let segment = self.reader.geometry().segment_of(record.lsn);
+        let geometry = self.reader.geometry();
+        let segment = geometry.segment_of(record.lsn);
+        let piece_units = geometry.units().min(PIECE_BYTES / Lsn::UNIT_BYTES);
+        if self.found.cuts.last().is_none_or(|cut| cut.0 / piece_units != record.lsn.0 / piece_units) {
+            self.found.cuts.push(record.lsn);
+        }
         self.found.starts.entry(segment).or_insert((record.lsn, 0)).1 += 1;
         run.end = record.end();
         self.found.closed = record.kind == RecordKind::Close;
@@ -231,6 +242,17 @@ impl SessionScan {
             self.end = first.start;
             self.runs.retain(|run| run.end <= first.start);
         }
+    }
+
+    /// The runs that count, cut into pieces that can be replayed by themselves.
+    pub(super) fn pieces(&self) -> impl Iterator<Item = (Lsn, Lsn)> {
+        self.runs.iter().flat_map(|run| {
+            let from = self.cuts.partition_point(|cut| *cut <= run.start);
+            let to = self.cuts.partition_point(|cut| *cut < run.end);
+            let starts = std::iter::once(run.start).chain(self.cuts[from..to].iter().copied());
+            let ends = self.cuts[from..to].iter().copied().chain([run.end]);
+            starts.zip(ends)
+        })
     }
 
     /// Write records that count.

@@ -47,7 +47,7 @@ const ENTRY_BYTES: usize = size_of::<u64>() + size_of::<u32>();
 const STAGES: usize = 32;
 
 /// Nodes of one level, with eight bytes of each key.
-struct Stage {
+pub(super) struct Stage {
     level: usize,
     /// What all keys begin with.
     common: Box<[u8]>,
@@ -57,6 +57,21 @@ struct Stage {
 }
 
 impl Stage {
+    /// Its nodes are on this level.
+    #[inline]
+    pub(super) fn level(&self) -> usize {
+        self.level
+    }
+
+    /// Takes the next node. A key that came in before the first or behind the last may have less in common: it is left out.
+    #[inline]
+    pub(super) fn push(&mut self, key: &[u8], unit: u32) {
+        if let Some(rest) = key.strip_prefix(&*self.common) {
+            self.heads.push(key_prefix(rest));
+            self.units.push(unit);
+        }
+    }
+
     /// The last node that is surely before `key`. None before the first; none behind the last either, since keys that come
     /// in order all go there, and would have all that came since to pass.
     #[inline]
@@ -144,11 +159,22 @@ impl Guide {
                 return;
             };
             building.at = unit;
-            // A key that came in before the first or behind the last since then may have less in common.
-            if let Some(rest) = key.strip_prefix(&*stage.common) {
-                stage.heads.push(key_prefix(rest));
-                stage.units.push(unit);
-            }
+            stage.push(key, unit);
+        }
+    }
+
+    /// The first stage of a list that is loaded with so many nodes, whose keys have `common` in common; `None` if it is not
+    /// worth one. Its nodes are pushed by the caller, in order.
+    pub(super) fn begin(&self, entries: usize, common: &[u8]) -> Option<Stage> {
+        (entries >= FIRST_ENTRIES).then(|| self.stage(entries, common))
+    }
+
+    /// Shows the stage that [`Guide::begin`] gave.
+    pub(super) fn end(&self, stage: Option<Stage>, entries: usize) {
+        if stage.is_some() {
+            let mut building = self.building.lock();
+            building.complete += self.complete(building.complete, stage);
+            building.due = entries * 2;
         }
     }
 

@@ -20,6 +20,8 @@
 //! `publish` checks each remembered predecessor against its present successor, walks on if others
 //! came in between, searches anew if too many did, and swaps. It never allocates.
 //!
+//! A list that is empty and nobody else's may be filled by `bulk` instead, which links nodes in their order without a search.
+//!
 //! Concurrency: any number of threads may call anything; nothing waits, nothing is retried for ever
 //! (a failed compare-and-swap means another insert went through).
 //! - link: Release compare-and-swap in `publish`, Acquire load in every walk. It publishes the
@@ -162,8 +164,15 @@ impl SkipList {
         value: &[u8],
     ) -> Reserved {
         let node = self.nodes.create(height, key, kind, value);
+        self.find_place(node);
+        Reserved { list: self.id, unit: node.unit() }
+    }
+
+    /// Has the links of a node that nobody else knows remember the node before it, level by level.
+    fn find_place(&self, node: Node<'_>) {
+        let height = self.nodes.height(node);
         // The new version will be the newest of its key, or is unlikely to be far from it.
-        let place = Place::before(key, Lsn::MAX);
+        let place = Place::before(self.nodes.key(node), Lsn::MAX);
         if height >= GUIDED_HEIGHT && self.bytewise {
             self.guide.advance(self);
         }
@@ -175,7 +184,18 @@ impl SkipList {
                 link.store(last.unit(), Ordering::Relaxed);
             }
         });
-        Reserved { list: self.id, unit: node.unit() }
+    }
+
+    /// Makes a node that is in no list: for `bulk`.
+    #[inline]
+    pub(super) fn create_unlinked(&self, key: &[u8], kind: Kind, value: &[u8]) -> Node<'_> {
+        self.nodes.create(local::random_height(HEIGHT_MAX), key, kind, value)
+    }
+
+    /// Puts a node of [`SkipList::create_unlinked`] that has its version into the list, by a search.
+    pub(super) fn insert_unlinked(&self, node: Node<'_>) {
+        self.find_place(node);
+        self.link_in(node);
     }
 
     /// Puts a reserved node into the list as version `lsn` of its key.
@@ -190,15 +210,26 @@ impl SkipList {
         // SAFETY: `Reserved` is neither Clone nor Copy, so this is the first and only `publish` of
         // the node, and nobody else knows it. Test: loom_a_found_version_is_whole.
         unsafe { self.nodes.set_version(node, lsn, batch) };
+        self.link_in(node);
+    }
+
+    /// Puts a node into the list that has its version and remembers its place.
+    fn link_in(&self, node: Node<'_>) {
         let height = self.nodes.height(node);
-        if height > self.height.load(Ordering::Relaxed) {
-            self.height.fetch_max(height, Ordering::Relaxed);
-        }
-        let place = Place::before(self.nodes.key(node), lsn);
+        self.raise(height);
+        let place = Place::before(self.nodes.key(node), self.nodes.lsn(node));
         for level in 0..height {
             self.link_on(level, node, place);
         }
         self.nodes.arena.count_entry();
+    }
+
+    /// So many levels are in use.
+    #[inline]
+    pub(super) fn raise(&self, height: usize) {
+        if height > self.height.load(Ordering::Relaxed) {
+            self.height.fetch_max(height, Ordering::Relaxed);
+        }
     }
 
     /// Links `node`, which is on all lower levels, on `level`.
@@ -369,8 +400,23 @@ impl SkipList {
         &self.comparator
     }
 
+    pub(super) fn guide(&self) -> &Guide {
+        &self.guide
+    }
+
+    /// Which list of the process it is.
     #[inline]
-    fn head(&self) -> Node<'_> {
+    pub(super) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// True if keys are in the order of their bytes.
+    pub(super) fn is_bytewise(&self) -> bool {
+        self.bytewise
+    }
+
+    #[inline]
+    pub(super) fn head(&self) -> Node<'_> {
         // SAFETY: made in `new`.
         unsafe { self.nodes.node(self.head) }
     }
