@@ -225,6 +225,10 @@ impl Shared {
     fn poison(&self, why: String) {
         {
             let mut state = self.state.lock();
+            if state.poisoned.is_none() {
+                // A later sync may succeed for what the system gave up: in this boot nobody may take the log for durable.
+                self.table.newest().iter().for_each(|newest| newest.write_doubt(&self.hot.keys));
+            }
             state.poisoned.get_or_insert(why);
             self.refuses.store(true, Ordering::Release);
             self.rethink_locked(&state);

@@ -124,7 +124,18 @@ impl<'a> Reader<'a> {
     }
 
     /// The window with the unit at `lsn`; `None` if no file holds it.
+    #[inline]
     fn window(&mut self, lsn: u64) -> Result<Option<&Window>> {
+        let holds = |window: &Window| (window.start..window.end).contains(&lsn);
+        if self.windows.first().is_some_and(holds) {
+            return Ok(self.windows.first());
+        }
+        self.move_to(lsn)
+    }
+
+    /// The same, of one that is not the first.
+    #[cold]
+    fn move_to(&mut self, lsn: u64) -> Result<Option<&Window>> {
         let holds = |window: &Window| (window.start..window.end).contains(&lsn);
         if let Some(at) = self.windows.iter().position(holds) {
             self.windows.swap(0, at);
@@ -191,30 +202,35 @@ impl<'a> Reader<'a> {
     /// version understands.
     pub(super) fn look(&mut self, keys: &Keys, lsn: u64, limit: u64) -> Result<Look> {
         let bad = |why, begun| Ok(Look::Bad { why, begun });
-        let Some(raw) = self.unit(lsn)? else {
+        let Some(window) = self.window(lsn)? else {
             return bad("the file that should hold the record is missing or ends before it", false);
         };
-        let Some((word, seed)) = Word::decode(raw, keys, lsn) else {
+        let (at, left) = ((lsn - window.start) as usize * 8, window.end - lsn);
+        let Some((word, seed)) = u64_at(&window.data, at).and_then(|raw| Word::decode(raw, keys, lsn)) else {
             return bad("no record header (its check bits do not match)", false);
         };
         let units = word.units();
         if lsn.checked_add(units).is_none_or(|end| end > limit) {
             return bad("the record ends beyond the log", true);
         }
-        let checksum = if word.has_checksum() { self.unit(lsn + 1)? } else { Some(0) };
-        let Some(checksum) = checksum else {
-            return bad("the file ends inside the record", true);
-        };
-        let (data, padded) = if word.is_pad() {
-            if self.unit(lsn + units - 1)?.is_none() {
-                return bad("the file ends inside the record", true);
-            }
-            (Arc::default(), 0..0)
+        // Most records lie in the window that they begin in.
+        let (checksum, data, padded) = if units <= left && !word.is_pad() {
+            let body = at + RECORD_HEAD..at + units as usize * 8;
+            (u64_at(&window.data, at + 8), window.data.clone(), body)
         } else {
-            match self.bytes(lsn + RECORD_HEAD as u64 / 8, lsn + units)? {
-                Some(found) => found,
+            let checksum = if word.has_checksum() { self.unit(lsn + 1)? } else { Some(0) };
+            let found = if !word.is_pad() {
+                self.bytes(lsn + RECORD_HEAD as u64 / 8, lsn + units)?
+            } else {
+                self.unit(lsn + units - 1)?.map(|_| (Arc::default(), 0..0))
+            };
+            match found {
+                Some((data, padded)) => (checksum, data, padded),
                 None => return bad("the file ends inside the record", true),
             }
+        };
+        let Some(checksum) = checksum else {
+            return bad("the file ends inside the record", true);
         };
         if word.has_checksum() && Keys::checksum(seed, &data[padded.clone()]) != checksum {
             return bad("the record's checksum does not match", true);

@@ -121,6 +121,10 @@ pub struct Recovered {
     pub problems: Vec<Corruption>,
     /// Stretches of whole records that count, none of them long, with the keys of their session.
     pub(super) pieces: Vec<(Lsn, Lsn, Keys)>,
+    /// A sync of the last session failed: of what it wrote a later sync tells nothing.
+    pub(super) is_doubted: bool,
+    /// A segment of the last session that has a file, and the session's keys.
+    pub(super) last: Option<(u64, Keys)>,
     pub(super) fs: Arc<dyn FileSystem>,
     pub(super) dir: PathBuf,
     pub(super) files: BTreeMap<u64, SegmentFile>,
@@ -149,6 +153,8 @@ impl Recovered {
             segments: Vec::new(),
             problems: Vec::new(),
             pieces: Vec::new(),
+            is_doubted: false,
+            last: None,
             fs,
             dir: dir.to_path_buf(),
             files,

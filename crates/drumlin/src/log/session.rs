@@ -63,6 +63,10 @@ struct Scanner<'r, 'f, 'k> {
     keys: &'k Keys,
     start: Lsn,
     found: SessionScan,
+    /// The first record of the segment that is being read, and how many so far.
+    segment: Option<(Lsn, u64)>,
+    /// Records below are of that segment and of the last piece.
+    same_to: Lsn,
 }
 
 /// Reads the session's records in `[start, limit)`; `start` is where one starts.
@@ -86,8 +90,9 @@ pub(super) fn scan_session(
         starts: BTreeMap::new(),
         cuts: Vec::new(),
     };
-    let mut scanner = Scanner { reader, dir, keys, start, found };
+    let mut scanner = Scanner { reader, dir, keys, start, found, segment: None, same_to: Lsn::ZERO };
     scanner.run(limit, problem)?;
+    scanner.end_segment();
     Ok(scanner.found)
 }
 
@@ -123,13 +128,12 @@ impl Scanner<'_, '_, '_> {
     }
 
     fn take(&mut self, record: &Record, run: &mut Run, problem: OnProblem<'_>) -> Result<()> {
-        let geometry = self.reader.geometry();
-        let segment = geometry.segment_of(record.lsn);
-        let piece_units = geometry.units().min(PIECE_BYTES / Lsn::UNIT_BYTES);
-        if self.found.cuts.last().is_none_or(|cut| cut.0 / piece_units != record.lsn.0 / piece_units) {
-            self.found.cuts.push(record.lsn);
+        if record.lsn >= self.same_to {
+            self.begin_piece(record.lsn);
         }
-        self.found.starts.entry(segment).or_insert((record.lsn, 0)).1 += 1;
+        if let Some((_, count)) = &mut self.segment {
+            *count += 1;
+        }
         run.end = record.end();
         self.found.closed = record.kind == RecordKind::Close;
         match record.kind {
@@ -141,6 +145,25 @@ impl Scanner<'_, '_, '_> {
             }
         }
         Ok(())
+    }
+
+    /// A record is the first of a piece, perhaps of a segment.
+    fn begin_piece(&mut self, lsn: Lsn) {
+        let geometry = self.reader.geometry();
+        let border = geometry.first_lsn(geometry.segment_of(lsn));
+        if self.segment.is_none_or(|(first, _)| first < border) {
+            self.end_segment();
+            self.segment = Some((lsn, 0));
+        }
+        let units = geometry.units().min(PIECE_BYTES / Lsn::UNIT_BYTES);
+        self.same_to = Lsn((lsn.0 / units + 1) * units);
+        self.found.cuts.push(lsn);
+    }
+
+    fn end_segment(&mut self) {
+        if let Some((first, count)) = self.segment.take() {
+            self.found.starts.insert(self.reader.geometry().segment_of(first), (first, count));
+        }
     }
 
     fn check_mark(&mut self, record: &Record, problem: OnProblem<'_>) -> Result<()> {
