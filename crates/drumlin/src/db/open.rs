@@ -5,19 +5,26 @@
 //!
 //! Order, for a device that is full: what never counted goes first (temporary files, the log's ballast); then what the
 //! log reads is checked against the manifest, so that damage is found before anything is written; then a new manifest
-//! is begun, the first segment's space is taken, and only what is left serves the flush. What the manifest does not name,
+//! is begun, the first segment's space is taken, and only what is left serves a flush. What the manifest does not name,
 //! and the log's spare files, go when one of these finds the device full (`replay`), else at the end.
 //!
 //! Invariants:
 //! - **I7 Survival.** Every whole record that the log's rules let survive is applied in LSN order.
-//!   After an unclean stop everything recovered is flushed, and one manifest edit makes all of it
-//!   count, before the first new write. So a power loss during recovery finds the old log, cut where
-//!   such a loss cuts it, or none of it; the old log is never read again after the edit, and nothing
-//!   can be appended behind a hole. A device without room for that has the log made durable instead, if it has no
-//!   hole: then no loss cuts it, and it stays logged where it is.
+//!   After an unclean stop it stays in memory and in the log, where it is, as far as memory can hold it (`replay`), if
+//!   nothing is missing in the log and no sync of it has failed. Before anything is built on that (the edit by which tables
+//!   of the rest count, the next session's header) the log is made durable: every file that counts, and the names. The
+//!   header then says what it says after a clean close. So a power loss finds either the old log as the last one, cut where
+//!   such a loss cuts it, and nothing that counts beside it; or all of it, with or without the tables, which it repeats.
+//!   Later power losses and crashes, in this boot or another, before or behind the first flush, find it whole: it is
+//!   replayed up to the cut that the header states, and a hole in it is damage.
+//!   The floor stays below it, since its generations begin where their keyspaces are flushed to; the manifest says that
+//!   the log reaches the new session's first LSN only when the session's header is durable.
+//!   Else everything recovered is flushed, and one manifest edit makes all of it count, before the first new write: a
+//!   power loss finds the old log, cut, or none of it; it is never read again after the edit, and nothing can be
+//!   appended behind a hole. So it is, too, if the log cannot be synced, and if it is in many sessions, or in files that
+//!   hold little.
 //! - A read-only open writes nothing: no lock file is created, no orphan removed, no log cut.
-//! - After a clean close the log is complete: what it holds becomes the newest generation and stays
-//!   logged where it is (unless it has very many files); the new session starts at the next segment.
+//! - After a clean close the log is durable already. The new session starts at the next segment.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

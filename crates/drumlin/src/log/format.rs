@@ -276,7 +276,7 @@ pub(crate) struct FileHeader {
     pub(crate) session_first: Lsn,
     /// Where the session before was cut: nothing of it counts from here on.
     pub(crate) prior_end: Lsn,
-    /// True if the session before was closed cleanly.
+    /// True if the session before was closed cleanly, or made durable as it was.
     pub(crate) prior_clean: bool,
 }
 

@@ -5,14 +5,14 @@
 //!
 //! Rules:
 //! 1. A session that a later one followed is sealed: it counts up to `prior_end` in the later
-//!    header, and not a unit further. If it was not closed cleanly and another boot has come since,
+//!    header, and not a unit further. If the header does not call it clean and another boot has come since,
 //!    only up to its first hole: what had been behind it was flushed before the later session
 //!    wrote anything.
 //! 2. The last session, same boot (the process died): every whole record counts, holes between
 //!    them were never acknowledged.
 //! 3. The last session, another boot (the power went): it counts up to its first hole.
 //! 4. A hole below a durable mark of its session, or before the close record of a sealed session
-//!    that was closed cleanly, is corruption: what was there had been durable. So is a missing segment, unless rule 3 says
+//!    that the later header calls clean, is corruption: what was there had been durable. So is a missing segment, unless rule 3 says
 //!    that it may never have been.
 //!    So is a record that was whole once and has one byte changed (`damage`), and
 //!    a hole below the LSN that the log had reached, as the manifest knows, and a log that ends
