@@ -11,6 +11,7 @@ mod batch;
 mod census;
 mod keyspace;
 mod keyspaces;
+mod loading;
 mod lookup;
 #[cfg(all(test, loom))]
 mod loom_tests;

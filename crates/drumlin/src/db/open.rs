@@ -5,19 +5,26 @@
 //!
 //! Order, for a device that is full: what never counted goes first (temporary files, the log's ballast); then what the
 //! log reads is checked against the manifest, so that damage is found before anything is written; then a new manifest
-//! is begun, the first segment's space is taken, and only what is left serves the flush. What the manifest does not name,
+//! is begun, the first segment's space is taken, and only what is left serves a flush. What the manifest does not name,
 //! and the log's spare files, go when one of these finds the device full (`replay`), else at the end.
 //!
 //! Invariants:
 //! - **I7 Survival.** Every whole record that the log's rules let survive is applied in LSN order.
-//!   After an unclean stop everything recovered is flushed, and one manifest edit makes all of it
-//!   count, before the first new write. So a power loss during recovery finds the old log, cut where
-//!   such a loss cuts it, or none of it; the old log is never read again after the edit, and nothing
-//!   can be appended behind a hole. A device without room for that has the log made durable instead, if it has no
-//!   hole: then no loss cuts it, and it stays logged where it is.
+//!   After an unclean stop it stays in memory and in the log, where it is, as far as memory can hold it (`replay`), if
+//!   nothing is missing in the log and no sync of it has failed. Before anything is built on that (the edit by which tables
+//!   of the rest count, the next session's header) the log is made durable: every file that counts, and the names. The
+//!   header then says what it says after a clean close. So a power loss finds either the old log as the last one, cut where
+//!   such a loss cuts it, and nothing that counts beside it; or all of it, with or without the tables, which it repeats.
+//!   Later power losses and crashes, in this boot or another, before or behind the first flush, find it whole: it is
+//!   replayed up to the cut that the header states, and a hole in it is damage.
+//!   The floor stays below it, since its generations begin where their keyspaces are flushed to; the manifest says that
+//!   the log reaches the new session's first LSN only when the session's header is durable.
+//!   Else everything recovered is flushed, and one manifest edit makes all of it count, before the first new write: a
+//!   power loss finds the old log, cut, or none of it; it is never read again after the edit, and nothing can be
+//!   appended behind a hole. So it is, too, if the log cannot be synced, and if it is in many sessions, or in files that
+//!   hold little.
 //! - A read-only open writes nothing: no lock file is created, no orphan removed, no log cut.
-//! - After a clean close the log is complete: what it holds becomes the newest generation and stays
-//!   logged where it is (unless it has very many files); the new session starts at the next segment.
+//! - After a clean close the log is durable already. The new session starts at the next segment.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -45,9 +52,6 @@ use super::superversion::SuperVersion;
 /// The log's directory within the store's.
 pub(crate) const LOG_DIRECTORY: &str = "log";
 const LOCK_FILE: &str = "LOCK";
-/// Log files that a clean log may have before what it holds is flushed: each session begins a file,
-/// and a program that opens the store for one write at a time would pile them up.
-const LOG_FILES_MAX: usize = 64;
 
 /// Opens (or makes) the store in `directory`.
 pub(crate) fn open(env: Env, directory: &Path, options: Options) -> Result<Arc<Store>> {
@@ -58,7 +62,7 @@ pub(crate) fn open(env: Env, directory: &Path, options: Options) -> Result<Arc<S
         remove_temporaries(&env, directory, &options)?;
     }
     let log_directory = directory.join(LOG_DIRECTORY);
-    let recovered = log::scan(&env.fs, &log_directory, scan_options(&identity, &state))?;
+    let recovered = Arc::new(log::scan(&env.fs, &log_directory, scan_options(&identity, &state))?);
     check_manifest_reaches(&state, &recovered, &info.path)?;
     let memory = Memory::new(&env, &options);
     let keyspaces = keyspaces_of(directory, &options, &identity, &state, &memory)?;
@@ -84,7 +88,7 @@ pub(crate) fn open(env: Env, directory: &Path, options: Options) -> Result<Arc<S
         lock,
     ));
     let _ = store.recovery.set(RecoveryReport::of(&recovered));
-    let mut replay = Replay::new(&store, &recovered, state.next_keyspace_id, info.path);
+    let mut replay = Replay::new(&store, recovered, state.next_keyspace_id, info.path);
     if store.options.read_only {
         replay.run()?;
     } else {
@@ -164,7 +168,7 @@ fn begin(
     log_directory: &Path,
     first_segment: u64,
 ) -> Result<()> {
-    let (fs, recovered) = (&store.env.fs, replay.recovered);
+    let (fs, recovered) = (&store.env.fs, Arc::clone(&replay.recovered));
     let segment_bytes = store.identity.segment_bytes as usize;
     if store.manifest.lock().is_none() {
         let manifest =
@@ -174,11 +178,15 @@ fn begin(
     // A table is no more durable than the name of the directory it lies in.
     store.options.level_paths.values().try_for_each(|path| version::make_directory(&**fs, path))?;
     with_room(|| log::reserve(&**fs, log_directory, first_segment, segment_bytes), || replay.give_up())?;
-    replay.run()?;
-    if !recovered.clean || recovered.segments.len() > LOG_FILES_MAX {
-        replay.flush_all(store.sequencer.tail())?;
+    let (keeps_log, start) = (replay.keeps_log(), store.sequencer.tail());
+    if keeps_log {
+        replay.begin_sync()?;
     }
-    let prior = replay.seal()?;
+    replay.run()?;
+    if !keeps_log {
+        replay.flush_all(start)?;
+    }
+    let prior = replay.seal(start)?;
     if !replay.edit.is_empty() {
         store.append(&replay.edit)?;
     }

@@ -1,15 +1,20 @@
 //! Replay: what a log holds, brought back into memtables and tables.
 //!
-//! Place: `open` makes one for the log that it scanned, lets it run, and makes its `edit` count.
+//! Place: `open` makes one for the log that it scanned, lets it run, and makes its `edit` count. `loading` fills memtables;
+//! what becomes of them is decided here.
 //!
 //! Invariants:
 //! 1. Nobody else sees the store yet, so its tables show before the manifest names them: all of them at once, at the end.
 //! 2. On a full device orphans and spare files go, once, when something could not be written, and never before all of the
 //!    log was checked against the manifest: the tables of a manifest that lost its end look like orphans.
-//! 3. What then still cannot be flushed stays in memory and in the log, if the log is whole and memory can hold it; the
-//!    log is durable before anything is built on that (`open`, I7).
+//! 3. What memory can hold stays there and in the log, if the log is whole; the log is durable before anything is built on
+//!    that (`open`, I7). It is synced while it is read. If that fails, nothing is taken for durable of it, now or by a
+//!    later open: it is flushed.
+//! 4. What memory cannot hold is flushed, up to a place between two records; on a device without room it stays, too, as
+//!    long as the whole budget can hold it.
 //!
-//! Concurrency: one thread. Tests: `db::tests::crash`, `db::tests::full`, `db::tests::lost`.
+//! Concurrency: one thread, but for those of `loading`, and the one that syncs the log; both are waited for.
+//! Tests: `db::tests::crash`, `db::tests::carried`, `db::tests::full`, `db::tests::lost`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -18,108 +23,170 @@ use std::sync::Arc;
 use crossbeam_epoch as epoch;
 
 use crate::compaction::CompactionOutcome;
+use crate::env::Thread;
 use crate::error::{Error, Result};
-use crate::key::{Kind, Lsn};
+use crate::key::Lsn;
 use crate::log::{Entry, Prior, Recovered};
+use crate::sync::Mutex;
 use crate::version::{self, VersionEdit};
 
 use super::background::{apply, flush_generations};
 use super::keyspace::KeyspaceState;
 use super::keyspaces::KeyspaceMap;
+use super::loading::{Known, Loading, Target};
 use super::store::{Store, with_room};
 use super::superversion::SuperVersion;
+
+/// Sessions that a log may have before what it holds is flushed: each has a file of its own, and a program that opens the
+/// store for one write at a time would pile them up.
+const SESSIONS_MAX: usize = 64;
 
 /// A recovery under way.
 pub(super) struct Replay<'a> {
     store: &'a Store,
-    pub recovered: &'a Recovered,
+    pub recovered: Arc<Recovered>,
     /// What makes the tables count that were written so far.
     pub edit: VersionEdit,
-    /// Keyspaces below were made; those that the manifest does not list were dropped.
-    next_keyspace_id: u32,
-    manifest_path: PathBuf,
+    known: Arc<Known>,
     gave_up: bool,
     /// All of the log was found to fit the manifest.
     pub checked: bool,
+    /// The log can be made durable as it is.
+    is_whole: bool,
     /// The device has no room: what is in memory stays there.
     stays: bool,
+    syncing: Option<Syncing>,
+}
+
+/// A log that is being made durable.
+struct Syncing {
+    thread: Option<Box<dyn Thread>>,
+    outcome: Arc<Mutex<Option<Result<()>>>>,
+}
+
+impl Syncing {
+    fn finish(mut self) -> Result<()> {
+        self.join();
+        let outcome = self.outcome.lock().take();
+        outcome
+            .unwrap_or_else(|| Err(Error::Poisoned { why: "the thread that synced the log panicked".into() }))
+    }
+
+    fn join(&mut self) {
+        self.thread.take().map(Thread::join);
+    }
+}
+
+impl Drop for Syncing {
+    fn drop(&mut self) {
+        self.join();
+    }
 }
 
 impl<'a> Replay<'a> {
     pub fn new(
         store: &'a Store,
-        recovered: &'a Recovered,
+        recovered: Arc<Recovered>,
         next_keyspace_id: u32,
         manifest_path: PathBuf,
     ) -> Replay<'a> {
-        let edit = VersionEdit::new();
         Replay {
             store,
-            recovered,
-            edit,
-            next_keyspace_id,
-            manifest_path,
+            edit: VersionEdit::new(),
+            known: Arc::new(Known { next_keyspace_id, manifest_path }),
             gave_up: false,
             checked: false,
+            is_whole: recovered.is_whole(),
             stays: false,
+            syncing: None,
+            recovered,
         }
     }
 
-    fn unknown(&self, keyspace: u32) -> Error {
-        let what = format!(
-            "its end is missing: the log has writes to keyspace {keyspace}, which the manifest says was never made"
-        );
-        Error::corruption(&self.manifest_path, None, what)
+    /// True if what memory can hold is to stay in the log: none of it is missing, and it is neither in many small files nor
+    /// in files that hold little.
+    pub fn keeps_log(&self) -> bool {
+        let found = &self.recovered;
+        self.is_whole
+            && found.sessions.len() <= SESSIONS_MAX
+            && found.unused_bytes() <= self.store.options.log_bytes_max as u64
     }
 
-    /// The keyspace of an entry; `None` if it was dropped.
-    fn keyspace_of<'k>(
-        &self,
-        by_id: &BTreeMap<u32, &'k Arc<KeyspaceState>>,
-        id: u32,
-    ) -> Result<Option<&'k Arc<KeyspaceState>>> {
-        match by_id.get(&id) {
-            Some(keyspace) => Ok(Some(keyspace)),
-            None if id < self.next_keyspace_id => Ok(None),
-            None => Err(self.unknown(id)),
+    /// Begins to make the log durable; [`Replay::seal`] waits for the end of it. A log that was closed is.
+    pub fn begin_sync(&mut self) -> Result<()> {
+        if self.recovered.clean {
+            return Ok(());
         }
+        let outcome = Arc::new(Mutex::new(None));
+        let (recovered, told) = (Arc::clone(&self.recovered), Arc::clone(&outcome));
+        let body = Box::new(move || {
+            let synced = recovered.make_durable();
+            *told.lock() = Some(synced);
+        });
+        let thread = self.store.env.spawner.spawn("drumlin-sync", body)?;
+        self.syncing = Some(Syncing { thread: Some(thread), outcome });
+        Ok(())
     }
 
     /// Applies what the log holds.
     pub fn run(&mut self) -> Result<()> {
+        let (pieces, mut next) = (self.recovered.pieces(), 0);
+        while next < pieces {
+            next = self.loading(next).run(&self.store.env, self.store.options.background_threads)?;
+            if next < pieces {
+                self.make_room(self.recovered.piece_start(next))?;
+            }
+        }
+        self.checked = true;
+        Ok(())
+    }
+
+    fn loading(&self, first: usize) -> Loading {
         let keyspaces = self.store.keyspaces.all();
-        let by_id = by_id(&keyspaces);
-        let mut last_applied = Lsn::ZERO;
-        let recovered = self.recovered;
-        let applied = recovered.replay(first_unflushed(&keyspaces), &mut |lsn, entry: Entry<'_>| {
-            let Some(keyspace) = self.keyspace_of(&by_id, entry.keyspace)? else { return Ok(()) };
-            let guard = epoch::pin();
-            let now = keyspace.current.load(&guard);
-            if lsn < now.flushed_to {
-                return Ok(());
+        let guard = epoch::pin();
+        let target = |(&keyspace, state): (&u32, &&Arc<KeyspaceState>)| {
+            let now = state.current.load(&guard);
+            let memtable = Arc::clone(&now.active().memtable);
+            Target { keyspace, flushed_to: now.flushed_to, limit: self.limit(state), memtable }
+        };
+        let targets = by_id(&keyspaces).iter().map(target).collect();
+        let (recovered, known) = (Arc::clone(&self.recovered), Arc::clone(&self.known));
+        Loading::new(recovered, known, targets, self.limit_of_all(), first)
+    }
+
+    /// Bytes that the memtable of a keyspace may have.
+    fn limit(&self, keyspace: &KeyspaceState) -> usize {
+        let is_bound = !self.store.options.read_only && !self.stays;
+        if is_bound { self.store.memtable_limit(keyspace) } else { usize::MAX }
+    }
+
+    /// Bytes that all memtables may have: what they may have before a border turns one of them.
+    fn limit_of_all(&self) -> usize {
+        if self.store.options.read_only {
+            usize::MAX
+        } else if self.stays {
+            self.store.options.memory_bytes
+        } else {
+            self.store.memory.memtable_share / 2
+        }
+    }
+
+    /// Flushes what has outgrown its limit, of which everything is loaded that is below `end`; of the rest the largest, if
+    /// all together have.
+    fn make_room(&mut self, end: Lsn) -> Result<()> {
+        let keyspaces = self.store.keyspaces.all();
+        let bytes_of =
+            |keyspace: &KeyspaceState| keyspace.current.load(&epoch::pin()).active().memtable.bytes();
+        let mut sizes: Vec<_> = keyspaces.values().map(|keyspace| (bytes_of(keyspace), keyspace)).collect();
+        sizes.sort_unstable_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
+        let mut all: usize = sizes.iter().map(|(bytes, _)| bytes).sum();
+        for (bytes, keyspace) in sizes {
+            if bytes > self.limit(keyspace) || all > self.limit_of_all() {
+                self.flush(keyspace, end)?;
+                all -= bytes;
             }
-            if !self.store.options.read_only
-                && now.active().memtable.bytes() > self.store.memtable_limit(keyspace)
-            {
-                // Only between records: the parts of a batch share their LSN.
-                if last_applied < lsn {
-                    self.flush(keyspace, lsn)?;
-                }
-            }
-            last_applied = lsn;
-            let memtable = &keyspace.current.load(&guard).active().memtable;
-            match entry.kind {
-                Kind::RangeDelete => memtable.publish_range_tombstone(entry.key, entry.value, lsn, None),
-                kind => {
-                    let node = memtable.reserve(entry.key, kind, entry.value);
-                    let published = memtable.publish(node, lsn, None);
-                    memtable.tell_guide(&published);
-                }
-            }
-            Ok(())
-        });
-        self.checked |= applied.is_ok();
-        applied
+        }
+        Ok(())
     }
 
     /// Flushes what was recovered of every keyspace; everything below `start` is in tables then, unless the device is full.
@@ -128,9 +195,20 @@ impl<'a> Replay<'a> {
         keyspaces.values().try_for_each(|keyspace| self.flush(keyspace, start))
     }
 
-    /// What the next session must know of the log, which from here on reads the same whatever is lost.
-    pub fn seal(&self) -> Result<Prior> {
+    /// What the next session, which begins at `start`, must know of the log. From here on the log reads the same whatever is
+    /// lost, or all of it is flushed.
+    pub fn seal(&mut self, start: Lsn) -> Result<Prior> {
         let prior = self.recovered.prior();
+        if let Some(syncing) = self.syncing.take() {
+            match syncing.finish() {
+                Ok(()) => return Ok(Prior { clean: true, ..prior }),
+                Err(error) if self.stays => return Err(error),
+                Err(_) => {
+                    self.is_whole = false;
+                    self.flush_all(start)?;
+                }
+            }
+        }
         if !self.stays {
             return Ok(prior);
         }
@@ -145,8 +223,9 @@ impl<'a> Replay<'a> {
         }
         let keyspaces = self.store.keyspaces.all();
         let by_id = by_id(&keyspaces);
+        let known = Arc::clone(&self.known);
         self.recovered.replay(first_unflushed(&keyspaces), &mut |_, entry: Entry<'_>| {
-            self.keyspace_of(&by_id, entry.keyspace).map(drop)
+            if by_id.contains_key(&entry.keyspace) { Ok(()) } else { known.check(entry.keyspace) }
         })?;
         self.checked = true;
         let orphans = remove_orphans(self.store, &self.edit)?;
@@ -161,7 +240,7 @@ impl<'a> Replay<'a> {
                     self.show(keyspace, &outcome, end);
                     return Ok(());
                 }
-                Err(full) if full.is_no_space() && self.recovered.is_whole() => self.stays = true,
+                Err(full) if full.is_no_space() && self.is_whole => self.stays = true,
                 Err(error) => return Err(error),
             }
         }

@@ -4,20 +4,22 @@
 //! device that is full: what nobody needs goes before anything is written, and what the session will need is taken first.
 //!
 //! Invariants:
-//! 1. A file under a segment's name that the scan counts is never changed, cut or removed; one below the floor goes only
+//! 1. A file under a segment's name that the scan counts is never cut or removed, nor changed but for its doubt slot; one below the floor goes only
 //!    when the floor is durable. (Its store may have outrun its sync, and a floor that a power loss takes back needs it.)
 //! 2. Temporary files were never a part of the log: a segment gets its name when its header is durable.
-//! 3. After `make_durable` the log reads the same, whatever is lost later, provided that no record is missing in it.
+//! 3. After `make_durable` the log reads the same, whatever is lost later, provided that it is whole.
 //!
-//! Tests: `db::tests::killed`.
+//! Tests: `db::tests::killed`, `db::tests::carried`.
 
 use std::path::Path;
 
 use crate::env::{FileSystem, join};
 use crate::error::{Error, Result};
+use crate::key::Lsn;
 
 use super::format::{self, HEADER_PAGE};
-use super::recovered::Recovered;
+use super::recovered::{Recovered, SessionInfo};
+use super::segment;
 
 /// Removes the ballast and files that were being made when the process died.
 pub fn remove_temporaries(fs: &dyn FileSystem, dir: &Path) -> Result<()> {
@@ -55,15 +57,32 @@ impl Recovered {
         Ok(true)
     }
 
-    /// True if nothing is missing below the end: then the log need not be flushed, only [made durable](Self::make_durable).
+    /// True if nothing is missing below the end, and no sync of it has failed: then the log need not be flushed, only
+    /// [made durable](Self::make_durable).
     pub fn is_whole(&self) -> bool {
-        self.sessions.last().is_none_or(|session| session.holes == 0)
+        !self.is_doubted && self.sessions.last().is_none_or(|session| session.holes == 0)
     }
 
-    /// Makes all of the log durable. O(bytes not yet written back).
+    /// Bytes of the files that count, but for what their sessions wrote there: headers, what was opened ahead, what is cut
+    /// off.
+    pub fn unused_bytes(&self) -> u64 {
+        let files: u64 = self.files.values().map(|file| file.bytes).sum();
+        let written = |session: &SessionInfo| session.end.0.saturating_sub(session.first.max(self.floor).0);
+        files.saturating_sub(self.sessions.iter().map(written).sum::<u64>() * Lsn::UNIT_BYTES)
+    }
+
+    /// Makes all of the log durable. O(bytes not yet written back). If that fails, nothing of it can be: the log says so from
+    /// then on.
     pub fn make_durable(&self) -> Result<()> {
-        self.sync_files(|bytes| bytes)?;
-        self.fs.sync_dir(&self.dir)
+        let synced = self.sync_files(|bytes| bytes).and_then(|()| self.fs.sync_dir(&self.dir));
+        if let (Err(_), Some((index, keys))) = (&synced, &self.last)
+            && let Some(file) = self.files.get(index)
+            && let Ok(bytes) = usize::try_from(file.bytes)
+            && let Ok(region) = self.fs.map_log(&file.path, bytes)
+        {
+            segment::write_doubt(&*region, keys, *index);
+        }
+        synced
     }
 
     /// Syncs the first so many bytes of every file that counts.
@@ -78,7 +97,7 @@ impl Recovered {
 
     /// Bytes of log from the floor on.
     pub fn needed_bytes(&self) -> u64 {
-        self.end.0.saturating_sub(self.floor.0) * crate::key::Lsn::UNIT_BYTES
+        self.end.0.saturating_sub(self.floor.0) * Lsn::UNIT_BYTES
     }
 }
 

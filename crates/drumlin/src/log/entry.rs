@@ -145,6 +145,7 @@ impl From<Malformed> for EntryFault {
 }
 
 /// Decodes the next entry of a body; `None` for one that may be skipped.
+#[inline]
 pub(super) fn decode_entry<'a>(body: &mut Decoder<'a>) -> Result<Option<Entry<'a>>, EntryFault> {
     let keyspace =
         u32::try_from(body.varint()?).map_err(|_| EntryFault::Bad("a keyspace number beyond 32 bits"))?;

@@ -25,6 +25,8 @@ pub(crate) const HEADER_BYTES: usize = 128;
 pub(crate) const VERSION: u32 = 1;
 /// Where in the header page the two floor slots lie, each in a sector of its own.
 pub(crate) const FLOOR_SLOTS: [usize; 2] = [512, 1024];
+/// Where in the header page a session says that a sync of it failed.
+pub(crate) const DOUBT_SLOT: usize = 1536;
 /// Bytes of one floor slot.
 pub(crate) const FLOOR_BYTES: usize = 16;
 /// Bytes of a record before its body.
@@ -139,6 +141,16 @@ impl Keys {
         bytes[..8].copy_from_slice(&floor.0.to_le_bytes());
         bytes[8..].copy_from_slice(&self.floor_check(segment, slot, floor.0).to_le_bytes());
         bytes
+    }
+
+    /// What the doubt slot of segment `segment` holds once a sync has failed.
+    pub(crate) fn encode_doubt(&self, segment: u64) -> [u8; FLOOR_BYTES] {
+        self.encode_floor(segment, FLOOR_SLOTS.len(), Lsn::MAX)
+    }
+
+    /// True if the header page says that a sync failed.
+    pub(crate) fn decode_doubt(&self, segment: u64, page: &[u8]) -> bool {
+        page.get(DOUBT_SLOT..).is_some_and(|slot| slot.starts_with(&self.encode_doubt(segment)))
     }
 
     /// Decodes the floor slots of a header page; the highest good one.
@@ -264,7 +276,7 @@ pub(crate) struct FileHeader {
     pub(crate) session_first: Lsn,
     /// Where the session before was cut: nothing of it counts from here on.
     pub(crate) prior_end: Lsn,
-    /// True if the session before was closed cleanly.
+    /// True if the session before was closed cleanly, or made durable as it was.
     pub(crate) prior_clean: bool,
 }
 
@@ -427,6 +439,17 @@ mod tests {
         page[1030] ^= 1;
         assert_eq!(keys.decode_floor(3, &page), Some(Lsn(70)));
         assert_eq!(keys.decode_floor(3, &page[..600]), Some(Lsn(70)));
+    }
+
+    #[test]
+    fn doubt_is_told_of_its_own_segment_and_session_only() {
+        let keys = Keys::new(1, 2);
+        let mut page = vec![0; HEADER_PAGE];
+        assert!(!keys.decode_doubt(3, &page) && !keys.decode_doubt(3, &page[..600]));
+        page[DOUBT_SLOT..DOUBT_SLOT + FLOOR_BYTES].copy_from_slice(&keys.encode_doubt(3));
+        assert!(keys.decode_doubt(3, &page));
+        assert!(!keys.decode_doubt(4, &page) && !Keys::new(1, 3).decode_doubt(3, &page));
+        assert_eq!(keys.decode_floor(3, &page), None, "it is no floor");
     }
 
     #[test]

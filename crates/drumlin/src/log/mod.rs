@@ -22,16 +22,18 @@
 //! 2. **I7** `sync_to(end)` returns Ok only after everything below `end` was complete and synced,
 //!    names and lengths of the segments included (`sync`).
 //! 3. A mark is written after the sync that makes it true, and covers only what is complete.
-//! 4. A failed sync is final: the log is poisoned, nothing is reported durable any more.
+//! 4. A failed sync is final: the log is poisoned, nothing is reported durable any more, and a header says so to whoever
+//!    opens it in this boot.
 //! 5. A segment file appears under its name only after its header is durable: a bad header under
 //!    a segment's name is always corruption.
 //! 6. The opener waits for no writer, no lock that a writer may hold across a wait, and never for
 //!    the completed prefix; it draws no LSN.
 //!
 //! What `db` must do:
-//! - Begin with `scan`; if it is not `clean`, have everything that it replays flushed, and counted by
-//!   one manifest edit, before the session starts: what the scan saw is perhaps in the system's cache
-//!   only, so a power loss may cut the log further back, and must find all of it in tables, or none.
+//! - Begin with `scan`. What the scan saw is perhaps in the system's cache only, so a power loss may cut the log further
+//!   back, unless it is `clean`: either it is whole, and made durable, and the session is told that it is `clean`; or
+//!   everything that is replayed is flushed, and counted by one manifest edit, before the session starts, so that a power
+//!   loss finds all of it in tables, or none.
 //! - Start at `first_segment_after(highest LSN in the manifest)`: after a power loss tables may be ahead of the log, and no
 //!   LSN may be drawn twice.
 //! - `sync_to(bound)` before the manifest edit of a flush up to `bound` is written. Else a power
@@ -87,7 +89,7 @@ pub use at_rest::{remove_temporaries, reserve};
 pub use entry::{Entry, RecordParts};
 pub use format::Uuid;
 pub use recover::{Mode, ScanOptions, scan};
-pub use recovered::{Recovered, SegmentInfo};
+pub use recovered::{Recovered, Replayer, SegmentInfo};
 pub use room::Room;
 pub use start::{LogOptions, Prior};
 
@@ -225,6 +227,10 @@ impl Shared {
     fn poison(&self, why: String) {
         {
             let mut state = self.state.lock();
+            if state.poisoned.is_none() {
+                // A later sync may succeed for what the system gave up: in this boot nobody may take the log for durable.
+                self.table.newest().iter().for_each(|newest| newest.write_doubt(&self.hot.keys));
+            }
             state.poisoned.get_or_insert(why);
             self.refuses.store(true, Ordering::Release);
             self.rethink_locked(&state);

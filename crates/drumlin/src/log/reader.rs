@@ -7,7 +7,8 @@
 //! 2. After a hole the next record is looked for at every unit, by checksum: a length is never
 //!    trusted there. The bytes of a value cannot pose as a record, since its checksum would have
 //!    to be made for that LSN with the store's secret.
-//! 3. Holds at most two segments and one record in memory.
+//! 3. Holds at most two windows of a segment and one record in memory. Going on from record to record, it reads every
+//!    byte once, and those of a record that goes beyond its window once more.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -15,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::encoding::u64_at;
-use crate::env::{FileSystem, ReadMode};
+use crate::env::{FileSystem, ReadMode, ReadableFile};
 use crate::error::{Error, Result};
 use crate::key::Lsn;
 
@@ -30,12 +31,27 @@ pub(super) struct SegmentFile {
     pub(super) bytes: u64,
 }
 
+/// Bytes that are read at once; the processor's caches hold them while they are looked at.
+const WINDOW_BYTES: u64 = 256 << 10;
+
+/// A part of a segment's data, as it was read.
+struct Window {
+    /// Its first LSN.
+    start: u64,
+    /// The first that it does not hold whole.
+    end: u64,
+    data: Arc<Vec<u8>>,
+}
+
 /// Reads units and records by LSN.
 pub(super) struct Reader<'a> {
     fs: &'a dyn FileSystem,
     files: &'a BTreeMap<u64, SegmentFile>,
     geometry: Geometry,
-    loaded: Vec<(u64, Arc<Vec<u8>>)>,
+    /// The file read last.
+    open: Option<(u64, Arc<dyn ReadableFile>)>,
+    /// The one used last comes first.
+    windows: Vec<Window>,
 }
 
 /// A whole record.
@@ -76,7 +92,7 @@ impl<'a> Reader<'a> {
         files: &'a BTreeMap<u64, SegmentFile>,
         geometry: Geometry,
     ) -> Reader<'a> {
-        Reader { fs, files, geometry, loaded: Vec::new() }
+        Reader { fs, files, geometry, open: None, windows: Vec::new() }
     }
 
     /// The shape of the segments.
@@ -91,57 +107,90 @@ impl<'a> Reader<'a> {
         (path.unwrap_or_else(|| dir.join(super::format::segment_name(index))), self.geometry.file_offset(lsn))
     }
 
-    /// The data of a segment, as far as the file goes; `None` if there is no file.
-    fn load(&mut self, index: u64) -> Result<Option<&Arc<Vec<u8>>>> {
-        if let Some(at) = self.loaded.iter().position(|(i, _)| *i == index) {
-            if at != 0 {
-                self.loaded.swap(0, at);
-            }
-            return Ok(Some(&self.loaded[0].1));
+    /// Bytes of data that a segment's file has; `None` if there is no file.
+    fn data_bytes(&self, index: u64) -> Option<u64> {
+        let file = self.files.get(&index)?;
+        Some(file.bytes.saturating_sub(HEADER_PAGE as u64).min(self.geometry.data_bytes()))
+    }
+
+    /// Reads data of a segment that has a file of that length.
+    fn read(&mut self, index: u64, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        if self.open.as_ref().is_none_or(|(open, _)| *open != index) {
+            let Some(file) = self.files.get(&index) else { return Ok(()) };
+            self.open = Some((index, self.fs.open(&file.path, ReadMode::Buffered)?));
         }
-        let Some(file) = self.files.get(&index) else {
+        let Some((_, file)) = &self.open else { return Ok(()) };
+        file.read_exact_at(buffer, HEADER_PAGE as u64 + offset)
+    }
+
+    /// The window with the unit at `lsn`; `None` if no file holds it.
+    #[inline]
+    fn window(&mut self, lsn: u64) -> Result<Option<&Window>> {
+        let holds = |window: &Window| (window.start..window.end).contains(&lsn);
+        if self.windows.first().is_some_and(holds) {
+            return Ok(self.windows.first());
+        }
+        self.move_to(lsn)
+    }
+
+    /// The same, of one that is not the first.
+    #[cold]
+    fn move_to(&mut self, lsn: u64) -> Result<Option<&Window>> {
+        let holds = |window: &Window| (window.start..window.end).contains(&lsn);
+        if let Some(at) = self.windows.iter().position(holds) {
+            self.windows.swap(0, at);
+            return Ok(self.windows.first());
+        }
+        let index = self.geometry.segment_of(Lsn(lsn));
+        let offset = self.geometry.data_offset(Lsn(lsn)) as u64;
+        let Some(bytes) = self.data_bytes(index).filter(|bytes| offset + Lsn::UNIT_BYTES <= *bytes) else {
             return Ok(None);
         };
-        let bytes = file.bytes.saturating_sub(HEADER_PAGE as u64).min(self.geometry.data_bytes());
-        let mut data = vec![0; bytes as usize];
-        if bytes > 0 {
-            self.fs.open(&file.path, ReadMode::Buffered)?.read_exact_at(&mut data, HEADER_PAGE as u64)?;
-        }
-        self.loaded.truncate(1);
-        self.loaded.insert(0, (index, Arc::new(data)));
-        Ok(Some(&self.loaded[0].1))
+        let from = offset / WINDOW_BYTES * WINDOW_BYTES;
+        let length = WINDOW_BYTES.min(bytes - from) as usize;
+        let old = if self.windows.len() == 2 { self.windows.pop() } else { None };
+        // Its memory again, unless a record still refers to it.
+        let mut data = old.and_then(|old| Arc::try_unwrap(old.data).ok()).unwrap_or_default();
+        data.resize(length, 0);
+        self.read(index, from, &mut data)?;
+        let start = self.geometry.first_lsn(index).0 + from / Lsn::UNIT_BYTES;
+        let end = start + length as u64 / Lsn::UNIT_BYTES;
+        self.windows.insert(0, Window { start, end, data: Arc::new(data) });
+        Ok(self.windows.first())
     }
 
     /// The unit at `lsn`, if a file holds it.
     pub(super) fn unit(&mut self, lsn: u64) -> Result<Option<u64>> {
-        let lsn = Lsn(lsn);
-        let offset = self.geometry.data_offset(lsn);
-        Ok(self.load(self.geometry.segment_of(lsn))?.and_then(|data| u64_at(data, offset)))
+        let window = self.window(lsn)?;
+        Ok(window.and_then(|window| u64_at(&window.data, (lsn - window.start) as usize * 8)))
     }
 
-    /// The bytes of `[start, end)` in units, gathered if they span segments.
+    /// The bytes of `[start, end)` in units, gathered if no window holds them all.
     pub(super) fn bytes(&mut self, start: u64, end: u64) -> Result<Option<(Arc<Vec<u8>>, Range<usize>)>> {
         if start == end {
             return Ok(Some((Arc::default(), 0..0)));
+        }
+        if let Some(window) = self.windows.first().filter(|w| w.start <= start && end <= w.end) {
+            let range = (start - window.start) as usize * 8..(end - window.start) as usize * 8;
+            return Ok(Some((window.data.clone(), range)));
         }
         let geometry = self.geometry;
         let (first, last) = (geometry.segment_of(Lsn(start)), geometry.segment_of(Lsn(end - 1)));
         let in_segment = |index: u64| {
             let (base, border) = (geometry.first_lsn(index).0, geometry.first_lsn(index + 1).0);
-            (start.max(base) - base) as usize * 8..(end.min(border) - base) as usize * 8
+            (start.max(base) - base) * 8..(end.min(border) - base) * 8
         };
-        if first == last {
-            let range = in_segment(first);
-            let data = self.load(first)?;
-            return Ok(data.filter(|d| d.len() >= range.end).map(|d| (d.clone(), range)));
+        // First whether it is all there: what a damaged length asks for may be large.
+        if (first..=last).any(|i| self.data_bytes(i).is_none_or(|bytes| bytes < in_segment(i).end)) {
+            return Ok(None);
         }
-        let mut gathered = Vec::new();
+        let mut gathered = vec![0; (end - start) as usize * 8];
+        let mut rest = &mut gathered[..];
         for index in first..=last {
             let range = in_segment(index);
-            match self.load(index)?.and_then(|data| data.get(range)) {
-                Some(piece) => gathered.extend_from_slice(piece),
-                None => return Ok(None),
-            }
+            let (piece, behind) = rest.split_at_mut((range.end - range.start) as usize);
+            self.read(index, range.start, piece)?;
+            rest = behind;
         }
         let count = gathered.len();
         Ok(Some((Arc::new(gathered), 0..count)))
@@ -153,30 +202,35 @@ impl<'a> Reader<'a> {
     /// version understands.
     pub(super) fn look(&mut self, keys: &Keys, lsn: u64, limit: u64) -> Result<Look> {
         let bad = |why, begun| Ok(Look::Bad { why, begun });
-        let Some(raw) = self.unit(lsn)? else {
+        let Some(window) = self.window(lsn)? else {
             return bad("the file that should hold the record is missing or ends before it", false);
         };
-        let Some((word, seed)) = Word::decode(raw, keys, lsn) else {
+        let (at, left) = ((lsn - window.start) as usize * 8, window.end - lsn);
+        let Some((word, seed)) = u64_at(&window.data, at).and_then(|raw| Word::decode(raw, keys, lsn)) else {
             return bad("no record header (its check bits do not match)", false);
         };
         let units = word.units();
         if lsn.checked_add(units).is_none_or(|end| end > limit) {
             return bad("the record ends beyond the log", true);
         }
-        let checksum = if word.has_checksum() { self.unit(lsn + 1)? } else { Some(0) };
-        let Some(checksum) = checksum else {
-            return bad("the file ends inside the record", true);
-        };
-        let (data, padded) = if word.is_pad() {
-            if self.unit(lsn + units - 1)?.is_none() {
-                return bad("the file ends inside the record", true);
-            }
-            (Arc::default(), 0..0)
+        // Most records lie in the window that they begin in.
+        let (checksum, data, padded) = if units <= left && !word.is_pad() {
+            let body = at + RECORD_HEAD..at + units as usize * 8;
+            (u64_at(&window.data, at + 8), window.data.clone(), body)
         } else {
-            match self.bytes(lsn + RECORD_HEAD as u64 / 8, lsn + units)? {
-                Some(found) => found,
+            let checksum = if word.has_checksum() { self.unit(lsn + 1)? } else { Some(0) };
+            let found = if !word.is_pad() {
+                self.bytes(lsn + RECORD_HEAD as u64 / 8, lsn + units)?
+            } else {
+                self.unit(lsn + units - 1)?.map(|_| (Arc::default(), 0..0))
+            };
+            match found {
+                Some((data, padded)) => (checksum, data, padded),
                 None => return bad("the file ends inside the record", true),
             }
+        };
+        let Some(checksum) = checksum else {
+            return bad("the file ends inside the record", true);
         };
         if word.has_checksum() && Keys::checksum(seed, &data[padded.clone()]) != checksum {
             return bad("the record's checksum does not match", true);
@@ -201,14 +255,12 @@ impl<'a> Reader<'a> {
     pub(super) fn find_record(&mut self, keys: &Keys, from: u64, limit: u64) -> Result<Option<u64>> {
         let mut at = from;
         while at < limit {
-            let index = self.geometry.segment_of(Lsn(at));
-            let (base, border) = (self.geometry.first_lsn(index).0, self.geometry.first_lsn(index + 1).0);
-            let Some(data) = self.load(index)?.cloned() else {
-                // A missing segment: go on in the next.
-                at = border;
+            let Some(window) = self.window(at)? else {
+                // A missing segment, or the end of its file: go on in the next.
+                at = self.geometry.first_lsn(self.geometry.segment_of(Lsn(at)) + 1).0;
                 continue;
             };
-            let end = limit.min(base + data.len() as u64 / 8);
+            let (base, end, data) = (window.start, limit.min(window.end), window.data.clone());
             while at < end {
                 let raw = u64_at(&data, (at - base) as usize * 8).unwrap_or(0);
                 if raw != 0 && Self::may_start(raw, keys, at, limit) {
@@ -220,7 +272,6 @@ impl<'a> Reader<'a> {
                 }
                 at += 1;
             }
-            at = at.max(border);
         }
         Ok(None)
     }

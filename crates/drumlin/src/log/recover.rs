@@ -5,19 +5,21 @@
 //!
 //! Rules:
 //! 1. A session that a later one followed is sealed: it counts up to `prior_end` in the later
-//!    header, and not a unit further. If it was not closed cleanly and another boot has come since,
+//!    header, and not a unit further. If the header does not call it clean and another boot has come since,
 //!    only up to its first hole: what had been behind it was flushed before the later session
 //!    wrote anything.
 //! 2. The last session, same boot (the process died): every whole record counts, holes between
 //!    them were never acknowledged.
 //! 3. The last session, another boot (the power went): it counts up to its first hole.
 //! 4. A hole below a durable mark of its session, or before the close record of a sealed session
-//!    that was closed cleanly, is corruption: what was there had been durable. So is a missing segment, unless rule 3 says
+//!    that the later header calls clean, is corruption: what was there had been durable. So is a missing segment, unless rule 3 says
 //!    that it may never have been.
 //!    So is a record that was whole once and has one byte changed (`damage`), and
 //!    a hole below the LSN that the log had reached, as the manifest knows, and a log that ends
 //!    before it: then the files of its end are gone, or all of them.
-//! 5. Segments below the floor do not count. The floor is the highest that any good header names.
+//! 5. A session of which a sync failed says so in a header, in the system's cache: what it wrote may be there and yet never
+//!    become durable. Its records count; but nobody may build on them where they are (`at_rest`).
+//! 6. Segments below the floor do not count. The floor is the highest that any good header names.
 //!
 //! Invariants: no file is written; no bytes make it panic; every corruption names file and offset.
 //!
@@ -68,6 +70,8 @@ struct Session {
     header: FileHeader,
     keys: Keys,
     indexes: Vec<u64>,
+    /// One of its headers says that a sync failed.
+    is_doubted: bool,
 }
 
 /// Reads the log in `dir`. A directory that is missing or empty is an empty log. Reads every byte
@@ -90,7 +94,7 @@ pub fn scan(fs: &Arc<dyn FileSystem>, dir: &Path, options: ScanOptions) -> Resul
         scan.missing(floor_segment)?;
     }
     // Without the last header it is not known where the log ends.
-    if newest.is_some_and(|newest| headers.get(&newest).is_none_or(|(header, _)| header.is_err())) {
+    if newest.is_some_and(|newest| headers.get(&newest).is_none_or(|head| head.header.is_err())) {
         scan.reaches = Lsn::ZERO;
     }
 
@@ -113,6 +117,8 @@ pub fn scan(fs: &Arc<dyn FileSystem>, dir: &Path, options: ScanOptions) -> Resul
                 recovered.end = found.end;
                 recovered.clean = found.closed;
                 recovered.torn = found.torn.clone();
+                recovered.is_doubted = session.is_doubted;
+                recovered.last = session.indexes.last().map(|index| (*index, session.keys));
                 (recovered.dropped_writes, recovered.dropped_bytes) = found.dropped;
             }
         }
@@ -134,7 +140,7 @@ pub fn scan(fs: &Arc<dyn FileSystem>, dir: &Path, options: ScanOptions) -> Resul
         let range = first_segment..geometry.segment_from(limit).max(first_segment);
         segments.range_mut(range).for_each(|(_, info)| info.read = true);
         recovered.sessions.push(session_info(session, &found, same_boot));
-        recovered.runs.extend(found.runs.iter().map(|run| (run.start, run.end, session.keys)));
+        recovered.pieces.extend(found.pieces().map(|(start, end)| (start, end, session.keys)));
     }
     scan.check_reaches(recovered.end, newest)?;
     recovered.segments = segments.into_values().collect();
@@ -178,7 +184,14 @@ fn note_segments(segments: &mut Segments, session: &Session, found: &SessionScan
     }
 }
 
-type Headers = BTreeMap<u64, (Result<FileHeader>, Option<Lsn>)>;
+/// What a file's header page says.
+struct Head {
+    header: Result<FileHeader>,
+    floor: Option<Lsn>,
+    is_doubted: bool,
+}
+
+type Headers = BTreeMap<u64, Head>;
 
 /// What is told of each segment, by number.
 type Segments = BTreeMap<u64, SegmentInfo>;
@@ -231,11 +244,10 @@ impl Scan<'_> {
             let mut page = vec![0; HEADER_PAGE.min(file.bytes as usize)];
             self.fs.open(&file.path, ReadMode::Buffered)?.read_exact_at(&mut page, 0)?;
             let header = self.check_header(&page, index, file);
-            let floor = header
-                .as_ref()
-                .ok()
-                .and_then(|h| Keys::new(self.options.secret, h.salt).decode_floor(index, &page));
-            headers.insert(index, (header, floor));
+            let keys = header.as_ref().ok().map(|header| Keys::new(self.options.secret, header.salt));
+            let floor = keys.and_then(|keys| keys.decode_floor(index, &page));
+            let is_doubted = keys.is_some_and(|keys| keys.decode_doubt(index, &page));
+            headers.insert(index, Head { header, floor, is_doubted });
         }
         Ok(headers)
     }
@@ -273,7 +285,7 @@ impl Scan<'_> {
 
     /// The highest floor that a good header names. A log without one is damaged.
     fn floor(&mut self, headers: &Headers, files: &BTreeMap<u64, SegmentFile>) -> Result<Lsn> {
-        let floor = headers.values().filter_map(|(_, floor)| *floor).max();
+        let floor = headers.values().filter_map(|head| head.floor).max();
         if let (None, Some(first)) = (floor, files.values().next()) {
             let what = "no header page names the log's floor";
             self.problem(Error::corruption(&first.path, format::FLOOR_SLOTS[0] as u64, what))?;
@@ -285,13 +297,13 @@ impl Scan<'_> {
     fn group(&mut self, headers: &Headers, files: &BTreeMap<u64, SegmentFile>) -> Result<Vec<Session>> {
         let mut sessions: Vec<Session> = Vec::new();
         for index in files.keys() {
-            let header = match headers.get(index) {
-                Some((Ok(header), _)) => *header,
-                Some((Err(why), _)) => {
+            let Some(head) = headers.get(index) else { continue };
+            let (header, is_doubted) = match &head.header {
+                Ok(header) => (*header, head.is_doubted),
+                Err(why) => {
                     self.problem(why.clone())?;
                     continue;
                 }
-                None => continue,
             };
             match sessions.last_mut() {
                 Some(last) if last.header.salt == header.salt => {
@@ -304,6 +316,7 @@ impl Scan<'_> {
                         ))?;
                     }
                     last.indexes.push(*index);
+                    last.is_doubted |= is_doubted;
                 }
                 last => {
                     let wanted = last.map(|l| l.header.session_first);
@@ -316,7 +329,7 @@ impl Scan<'_> {
                         ))?;
                     }
                     let keys = Keys::new(self.options.secret, header.salt);
-                    sessions.push(Session { header, keys, indexes: vec![*index] });
+                    sessions.push(Session { header, keys, indexes: vec![*index], is_doubted });
                 }
             }
         }

@@ -4,7 +4,7 @@
 //! it says of the session before is in `db`'s `RecoveryReport`.
 //!
 //! Invariants:
-//! 1. `replay` gives exactly the records in `runs`, checked once more as they are read.
+//! 1. `replay` gives exactly the records in `pieces`, checked once more as they are read.
 //! 2. Nothing is written.
 
 use std::collections::BTreeMap;
@@ -119,8 +119,12 @@ pub struct Recovered {
     pub segments: Vec<SegmentInfo>,
     /// What is wrong (`Mode::Inspect` only).
     pub problems: Vec<Corruption>,
-    /// Stretches of whole records that count, with the keys of their session.
-    pub(super) runs: Vec<(Lsn, Lsn, Keys)>,
+    /// Stretches of whole records that count, none of them long, with the keys of their session.
+    pub(super) pieces: Vec<(Lsn, Lsn, Keys)>,
+    /// A sync of the last session failed: of what it wrote a later sync tells nothing.
+    pub(super) is_doubted: bool,
+    /// A segment of the last session that has a file, and the session's keys.
+    pub(super) last: Option<(u64, Keys)>,
     pub(super) fs: Arc<dyn FileSystem>,
     pub(super) dir: PathBuf,
     pub(super) files: BTreeMap<u64, SegmentFile>,
@@ -148,7 +152,9 @@ impl Recovered {
             sessions: Vec::new(),
             segments: Vec::new(),
             problems: Vec::new(),
-            runs: Vec::new(),
+            pieces: Vec::new(),
+            is_doubted: false,
+            last: None,
             fs,
             dir: dir.to_path_buf(),
             files,
@@ -176,38 +182,71 @@ impl Recovered {
     /// Gives every entry of every record that counts and has LSN ≥ `from` to `apply`, in the
     /// order of LSNs. The entries of one batch have one LSN.
     ///
+    /// Errors: as [`Replayer::replay`].
+    pub fn replay(&self, from: Lsn, apply: &mut dyn FnMut(Lsn, Entry<'_>) -> Result<()>) -> Result<()> {
+        let mut replayer = self.replayer();
+        (0..self.pieces.len()).try_for_each(|piece| replayer.replay(piece, from, &mut *apply))
+    }
+
+    /// Replays piece by piece.
+    pub fn replayer(&self) -> Replayer<'_> {
+        Replayer { recovered: self, reader: Reader::new(&*self.fs, &self.files, self.geometry) }
+    }
+
+    /// Pieces to be replayed.
+    pub fn pieces(&self) -> usize {
+        self.pieces.len()
+    }
+
+    /// Where a piece begins, or the log ends if there are no more: between two records.
+    pub fn piece_start(&self, piece: usize) -> Lsn {
+        self.pieces.get(piece).map_or(self.end, |(start, ..)| *start)
+    }
+}
+
+/// Reads pieces of a log that was scanned.
+pub struct Replayer<'a> {
+    recovered: &'a Recovered,
+    reader: Reader<'a>,
+}
+
+impl Replayer<'_> {
+    /// Gives every entry of a piece's records with LSN ≥ `from` to `apply`, in the order of LSNs.
+    ///
     /// Errors: what `apply` returns; [`Error::Corruption`] if a record changed since the scan or
     /// its entries make no sense; [`Error::Unsupported`] for entries of a newer version.
-    pub fn replay(&self, from: Lsn, apply: &mut dyn FnMut(Lsn, Entry<'_>) -> Result<()>) -> Result<()> {
-        let mut reader = Reader::new(&*self.fs, &self.files, self.geometry);
-        for (start, end, keys) in &self.runs {
-            if *end <= from {
-                continue;
-            }
-            let mut at = *start;
-            while at < *end {
-                let record = match reader.look(keys, at.0, end.0)? {
-                    Look::Whole(record) => record,
-                    Look::Bad { why, .. } => {
-                        let (path, offset) = reader.place(&self.dir, at);
-                        return Err(Error::corruption(path, offset, why));
-                    }
-                };
-                if record.kind == RecordKind::Write && record.lsn >= from {
-                    self.replay_record(&reader, record.lsn, record.body(), apply)?;
+    pub fn replay(
+        &mut self,
+        piece: usize,
+        from: Lsn,
+        mut apply: impl FnMut(Lsn, Entry<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let Some((start, end, keys)) = self.recovered.pieces.get(piece) else { return Ok(()) };
+        if *end <= from {
+            return Ok(());
+        }
+        let mut at = *start;
+        while at < *end {
+            let record = match self.reader.look(keys, at.0, end.0)? {
+                Look::Whole(record) => record,
+                Look::Bad { why, .. } => {
+                    let (path, offset) = self.reader.place(&self.recovered.dir, at);
+                    return Err(Error::corruption(path, offset, why));
                 }
-                at = record.end();
+            };
+            if record.kind == RecordKind::Write && record.lsn >= from {
+                self.replay_record(record.lsn, record.body(), &mut apply)?;
             }
+            at = record.end();
         }
         Ok(())
     }
 
     fn replay_record(
         &self,
-        reader: &Reader<'_>,
         lsn: Lsn,
         body: &[u8],
-        apply: &mut dyn FnMut(Lsn, Entry<'_>) -> Result<()>,
+        apply: &mut impl FnMut(Lsn, Entry<'_>) -> Result<()>,
     ) -> Result<()> {
         let mut body = Decoder::new(body);
         while !body.is_empty() {
@@ -215,7 +254,7 @@ impl Recovered {
                 Ok(Some(entry)) => apply(lsn, entry)?,
                 Ok(None) => {}
                 Err(fault) => {
-                    let (path, offset) = reader.place(&self.dir, lsn);
+                    let (path, offset) = self.reader.place(&self.recovered.dir, lsn);
                     return Err(match fault {
                         EntryFault::Bad(what) => Error::corruption(path, offset, what),
                         EntryFault::Newer => Error::Unsupported {
@@ -242,7 +281,7 @@ impl std::fmt::Debug for Recovered {
             .field("sessions", &self.sessions)
             .field("segments", &self.segments)
             .field("problems", &self.problems)
-            .field("runs", &self.runs.len())
+            .field("pieces", &self.pieces.len())
             .finish_non_exhaustive()
     }
 }

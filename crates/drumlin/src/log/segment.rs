@@ -31,7 +31,7 @@ use crate::key::Lsn;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
-use super::format::{FLOOR_BYTES, FLOOR_SLOTS, FileHeader, HEADER_BYTES, HEADER_PAGE, Keys};
+use super::format::{DOUBT_SLOT, FLOOR_BYTES, FLOOR_SLOTS, FileHeader, HEADER_BYTES, HEADER_PAGE, Keys};
 
 /// One mapped segment file.
 pub(crate) struct Segment {
@@ -113,6 +113,11 @@ impl Segment {
         };
     }
 
+    /// Says in the header page that a sync of the session failed. One caller at a time.
+    pub(super) fn write_doubt(&self, keys: &Keys) {
+        write_doubt(&*self.region, keys, self.index);
+    }
+
     /// Makes the header page durable.
     pub(super) fn sync_header(&self) -> Result<()> {
         self.region.sync(0..HEADER_PAGE)
@@ -134,6 +139,19 @@ impl Segment {
     pub(super) fn set_first_record(&self, lsn: Lsn) {
         self.first_record.store(lsn.0, Ordering::Relaxed);
     }
+}
+
+/// Says in the header page of a segment's file that a sync of its session failed. One caller at a time.
+pub(super) fn write_doubt(region: &dyn LogRegion, keys: &Keys, index: u64) {
+    let bytes = keys.encode_doubt(index);
+    if region.bytes() < HEADER_PAGE {
+        return;
+    }
+    // SAFETY: the slot lies inside the header page, which the region has; writers never touch that page, and the caller is
+    // the only one that writes doubt. Test: a_log_of_which_a_sync_failed_is_flushed_by_the_next_open.
+    unsafe {
+        std::ptr::copy_nonoverlapping(bytes.as_ptr(), region.base().add(DOUBT_SLOT), FLOOR_BYTES);
+    };
 }
 
 #[derive(Default)]

@@ -47,7 +47,12 @@ pub(super) struct SessionScan {
     pub(super) dropped: (u64, u64),
     /// Per segment in which records start: the first of them, and how many.
     pub(super) starts: BTreeMap<u64, (Lsn, u64)>,
+    /// Starts of records, about so many bytes of log from one to the next.
+    cuts: Vec<Lsn>,
 }
+
+/// Log that is replayed at once, in bytes, or a segment if that is less.
+const PIECE_BYTES: u64 = 1 << 20;
 
 /// Receives corruptions; an error from it ends the scan.
 pub(super) type OnProblem<'a> = &'a mut dyn FnMut(Error) -> Result<()>;
@@ -58,6 +63,10 @@ struct Scanner<'r, 'f, 'k> {
     keys: &'k Keys,
     start: Lsn,
     found: SessionScan,
+    /// The first record of the segment that is being read, and how many so far.
+    segment: Option<(Lsn, u64)>,
+    /// Records below are of that segment and of the last piece.
+    same_to: Lsn,
 }
 
 /// Reads the session's records in `[start, limit)`; `start` is where one starts.
@@ -79,9 +88,11 @@ pub(super) fn scan_session(
         torn: None,
         dropped: (0, 0),
         starts: BTreeMap::new(),
+        cuts: Vec::new(),
     };
-    let mut scanner = Scanner { reader, dir, keys, start, found };
+    let mut scanner = Scanner { reader, dir, keys, start, found, segment: None, same_to: Lsn::ZERO };
     scanner.run(limit, problem)?;
+    scanner.end_segment();
     Ok(scanner.found)
 }
 
@@ -117,8 +128,12 @@ impl Scanner<'_, '_, '_> {
     }
 
     fn take(&mut self, record: &Record, run: &mut Run, problem: OnProblem<'_>) -> Result<()> {
-        let segment = self.reader.geometry().segment_of(record.lsn);
-        self.found.starts.entry(segment).or_insert((record.lsn, 0)).1 += 1;
+        if record.lsn >= self.same_to {
+            self.begin_piece(record.lsn);
+        }
+        if let Some((_, count)) = &mut self.segment {
+            *count += 1;
+        }
         run.end = record.end();
         self.found.closed = record.kind == RecordKind::Close;
         match record.kind {
@@ -130,6 +145,25 @@ impl Scanner<'_, '_, '_> {
             }
         }
         Ok(())
+    }
+
+    /// A record is the first of a piece, perhaps of a segment.
+    fn begin_piece(&mut self, lsn: Lsn) {
+        let geometry = self.reader.geometry();
+        let border = geometry.first_lsn(geometry.segment_of(lsn));
+        if self.segment.is_none_or(|(first, _)| first < border) {
+            self.end_segment();
+            self.segment = Some((lsn, 0));
+        }
+        let units = geometry.units().min(PIECE_BYTES / Lsn::UNIT_BYTES);
+        self.same_to = Lsn((lsn.0 / units + 1) * units);
+        self.found.cuts.push(lsn);
+    }
+
+    fn end_segment(&mut self) {
+        if let Some((first, count)) = self.segment.take() {
+            self.found.starts.insert(self.reader.geometry().segment_of(first), (first, count));
+        }
     }
 
     fn check_mark(&mut self, record: &Record, problem: OnProblem<'_>) -> Result<()> {
@@ -231,6 +265,17 @@ impl SessionScan {
             self.end = first.start;
             self.runs.retain(|run| run.end <= first.start);
         }
+    }
+
+    /// The runs that count, cut into pieces that can be replayed by themselves.
+    pub(super) fn pieces(&self) -> impl Iterator<Item = (Lsn, Lsn)> {
+        self.runs.iter().flat_map(|run| {
+            let from = self.cuts.partition_point(|cut| *cut <= run.start);
+            let to = self.cuts.partition_point(|cut| *cut < run.end);
+            let starts = std::iter::once(run.start).chain(self.cuts[from..to].iter().copied());
+            let ends = self.cuts[from..to].iter().copied().chain([run.end]);
+            starts.zip(ends)
+        })
     }
 
     /// Write records that count.

@@ -53,7 +53,7 @@ pub struct LogOptions {
 pub struct Prior {
     /// Where the last session was cut.
     pub end: Lsn,
-    /// True if it was closed cleanly.
+    /// True if it was closed cleanly, or made durable as it is: nothing below `end` is missing, now or ever.
     pub clean: bool,
     /// Nothing below is needed.
     pub floor: Lsn,

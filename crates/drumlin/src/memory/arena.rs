@@ -160,7 +160,12 @@ impl Arena {
         self.shard().entries.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Calls of [`Arena::count_entry`]. O(shards).
+    /// Adds so many to [`Arena::entries`].
+    pub(super) fn count_entries(&self, count: usize) {
+        self.shard().entries.fetch_add(count as u64, Ordering::Relaxed);
+    }
+
+    /// What [`Arena::count_entry`] and [`Arena::count_entries`] added. O(shards).
     pub(super) fn entries(&self) -> usize {
         self.shards.iter().map(|shard| shard.entries.load(Ordering::Relaxed) as usize).sum()
     }

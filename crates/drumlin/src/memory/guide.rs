@@ -161,6 +161,11 @@ impl Guide {
         }
     }
 
+    /// The leaf for a node behind all others; 0 if there is none.
+    pub(super) fn last_leaf(&self) -> u32 {
+        self.last.load(Ordering::Relaxed)
+    }
+
     fn target<'k>(&'k self, place: Place<'k>) -> Target<'k> {
         Target { key: place.key(), prefix: self.prefix.get().map_or(&[], |prefix| prefix) }
     }

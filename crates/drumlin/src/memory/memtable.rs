@@ -26,6 +26,7 @@ use crate::iter::{Horizons, Tombstones};
 use crate::key::{ComparatorRef, Kind, Lsn};
 use crate::sync::failpoint;
 
+use super::bulk::{self, Gathered};
 use super::cursor::MemCursor;
 use super::node::NO_BATCH;
 use super::skiplist::{Place, Published, Reserved, SkipList};
@@ -36,6 +37,7 @@ use super::tombstone_set::TombstoneSet;
 pub struct MemTable {
     pub(super) list: SkipList,
     ranges: TombstoneSet,
+    account: Arc<Account>,
 }
 
 /// A version found in a memtable.
@@ -58,7 +60,11 @@ impl MemTable {
 
     /// An empty memtable whose bytes are charged to `account` until it is dropped.
     pub fn charged(comparator: ComparatorRef, account: Arc<Account>) -> MemTable {
-        MemTable { list: SkipList::new(comparator, Arc::clone(&account)), ranges: TombstoneSet::new(account) }
+        MemTable {
+            list: SkipList::new(comparator, Arc::clone(&account)),
+            ranges: TombstoneSet::new(Arc::clone(&account)),
+            account,
+        }
     }
 
     /// Copies a version into the memtable, unseen, and finds its place. To be called before locks
@@ -88,6 +94,29 @@ impl MemTable {
     #[inline]
     pub fn tell_guide(&self, published: &Published) {
         self.list.tell_guide(published);
+    }
+
+    /// To gather versions for a [load](MemTable::load).
+    pub fn gathered(&self) -> Gathered {
+        Gathered::new(&self.list, &self.account)
+    }
+
+    /// Copies a version into the memtable, in no order and unseen, until it is loaded with what `into` has. O(bytes).
+    ///
+    /// # Panics
+    /// As [`MemTable::reserve`], or if `into` was made by another memtable.
+    #[inline]
+    pub fn gather(&self, into: &mut Gathered, key: &[u8], kind: Kind, value: &[u8], lsn: Lsn) {
+        into.add(&self.list, key, kind, value, lsn);
+    }
+
+    /// Makes everything gathered visible, part by part in the order of LSNs. Nobody else may know the memtable yet.
+    /// O(n log n), with few misses of the cache if it has no versions.
+    ///
+    /// # Panics
+    /// If the parts are another memtable's.
+    pub fn load(&self, parts: Vec<Gathered>) {
+        bulk::load(&self.list, parts, &self.account);
     }
 
     /// The newest committed version of `key` with LSN < `at`. Does not look at range tombstones:

@@ -6,6 +6,7 @@
 //! - [`MemTable`] (`memtable`): what `db` sees. Versions and range tombstones of one generation.
 //! - `SkipList` (`skiplist`): the ordered list; `Reserved` nodes become versions when published.
 //! - `Guide` (`guide`): where in the list a search begins; a tree of `Signs` (`signs`).
+//! - `Gathered` (`bulk`): versions that are put into an empty memtable all at once.
 //! - `MemCursor` (`cursor`): a walk in internal order, both ways.
 //! - `TombstoneSet` (`tombstone_set`): the range tombstones, under an epoch; a sequence of `Run`s (`tombstone_run`).
 //!   [`ReservedRanges`] become one when published.
@@ -20,6 +21,7 @@
 //! 3. What can be slow (space, copying, the search) is done in `reserve`, before locks and LSN.
 
 mod arena;
+mod bulk;
 mod cursor;
 mod guide;
 mod local;
@@ -33,6 +35,8 @@ mod tombstone_run;
 mod tombstone_set;
 
 #[cfg(all(test, not(loom)))]
+mod bulk_tests;
+#[cfg(all(test, not(loom)))]
 mod guide_tests;
 #[cfg(all(test, loom))]
 mod loom_tests;
@@ -41,5 +45,6 @@ mod memtable_tests;
 #[cfg(all(test, not(loom)))]
 mod skiplist_tests;
 
+pub use bulk::Gathered;
 pub use memtable::MemTable;
 pub use tombstone_run::ReservedRanges;

@@ -93,6 +93,12 @@ impl Node<'_> {
         self.unit
     }
 
+    /// Where its header is, to be loaded soon.
+    #[inline]
+    pub(super) fn address(self) -> *const u8 {
+        self.address.as_ptr()
+    }
+
     #[inline]
     fn field(self, offset: usize) -> *mut u8 {
         self.address.as_ptr().wrapping_add(offset)

@@ -20,6 +20,8 @@
 //! `publish` checks each remembered predecessor against its present successor, walks on if others
 //! came in between, searches anew if too many did, and swaps. It never allocates.
 //!
+//! A list that is empty and nobody else's may be filled by `bulk` instead, which links nodes in their order without a search.
+//!
 //! Concurrency: any number of threads may call anything; nothing waits, nothing is retried for ever
 //! (a failed compare-and-swap means another insert went through).
 //! - link: Release compare-and-swap in `publish`, Acquire load in every walk. It publishes the
@@ -173,13 +175,7 @@ impl SkipList {
 
     /// Makes a node and finds its place. See the module's header.
     pub(super) fn reserve(&self, key: &[u8], kind: Kind, value: &[u8]) -> Reserved {
-        // The guide finds level 0: the other levels are for when it cannot.
-        let height = if self.guided {
-            local::random_height_sparse(HEIGHT_MAX)
-        } else {
-            local::random_height(HEIGHT_MAX)
-        };
-        self.reserve_with_height(height, key, kind, value)
+        self.reserve_with_height(self.random_height(), key, kind, value)
     }
 
     pub(super) fn reserve_with_height(
@@ -190,8 +186,14 @@ impl SkipList {
         value: &[u8],
     ) -> Reserved {
         let node = self.nodes.create(height, key, kind, value);
+        Reserved { list: self.id, unit: node.unit(), leaf: self.find_place(node) }
+    }
+
+    /// Has the links of a node that nobody else knows remember the node before it, level by level. The guide's leaf, or 0.
+    fn find_place(&self, node: Node<'_>) -> u32 {
+        let height = self.nodes.height(node);
         // The new version will be the newest of its key, or is unlikely to be far from it.
-        let place = Place::before(key, Lsn::MAX);
+        let place = Place::before(self.nodes.key(node), Lsn::MAX);
         let remember = |level, last: Node<'_>| {
             if level < height {
                 // SAFETY: below the node's height.
@@ -208,7 +210,35 @@ impl SkipList {
             let top = self.height.load(Ordering::Relaxed).max(height) - 1;
             self.walk(self.head(), top, bottom, place, remember);
         }
-        Reserved { list: self.id, unit: node.unit(), leaf: guided.map_or(0, |(_, _, leaf)| leaf) }
+        guided.map_or(0, |(_, _, leaf)| leaf)
+    }
+
+    /// Makes a node that is in no list: for `bulk`.
+    #[inline]
+    pub(super) fn create_unlinked(&self, key: &[u8], kind: Kind, value: &[u8]) -> Node<'_> {
+        self.nodes.create(self.random_height(), key, kind, value)
+    }
+
+    /// Puts a node of [`SkipList::create_unlinked`] that has its version into the list, by a search.
+    pub(super) fn insert_unlinked(&self, node: Node<'_>) {
+        let leaf = self.find_place(node);
+        self.link_in(node);
+        self.add_to_guide(node, leaf);
+    }
+
+    /// The guide finds level 0: the other levels are for when it cannot.
+    #[inline]
+    fn random_height(&self) -> usize {
+        if self.guided { local::random_height_sparse(HEIGHT_MAX) } else { local::random_height(HEIGHT_MAX) }
+    }
+
+    /// Tells the guide of a node that is in the list; `leaf` is where it belongs, or 0.
+    #[inline]
+    pub(super) fn add_to_guide(&self, node: Node<'_>, leaf: u32) {
+        if self.guided {
+            let place = Place::before(self.nodes.key(node), self.nodes.lsn(node));
+            self.guide.add(self, leaf, node.unit(), place);
+        }
     }
 
     /// Puts a reserved node into the list as version `lsn` of its key.
@@ -223,24 +253,33 @@ impl SkipList {
         // SAFETY: `Reserved` is neither Clone nor Copy, so this is the first and only `publish` of
         // the node, and nobody else knows it. Test: loom_a_found_version_is_whole.
         unsafe { self.nodes.set_version(node, lsn, batch) };
+        self.link_in(node);
+        Published { list: self.id, unit: reserved.unit, leaf: reserved.leaf }
+    }
+
+    /// Puts a node into the list that has its version and remembers its place.
+    fn link_in(&self, node: Node<'_>) {
         let height = self.nodes.height(node);
-        if height > self.height.load(Ordering::Relaxed) {
-            self.height.fetch_max(height, Ordering::Relaxed);
-        }
-        let place = Place::before(self.nodes.key(node), lsn);
+        self.raise(height);
+        let place = Place::before(self.nodes.key(node), self.nodes.lsn(node));
         for level in 0..height {
             self.link_on(level, node, place);
         }
         self.nodes.arena.count_entry();
-        Published { list: self.id, unit: reserved.unit, leaf: reserved.leaf }
     }
 
     /// Tells the guide of a node. O(1), but for a division of O(log n) now and then; may allocate.
     pub(super) fn tell_guide(&self, published: &Published) {
         assert_eq!(published.list, self.id, "the guide of a list is told of its own nodes");
-        if self.guided {
-            let place = guide::Nodes::place_of(self, published.unit);
-            self.guide.add(self, published.leaf, published.unit, place);
+        // SAFETY: published in this list.
+        self.add_to_guide(unsafe { self.nodes.node(published.unit) }, published.leaf);
+    }
+
+    /// So many levels are in use.
+    #[inline]
+    pub(super) fn raise(&self, height: usize) {
+        if height > self.height.load(Ordering::Relaxed) {
+            self.height.fetch_max(height, Ordering::Relaxed);
         }
     }
 
@@ -433,8 +472,23 @@ impl SkipList {
         &self.comparator
     }
 
+    pub(super) fn guide(&self) -> &Guide {
+        &self.guide
+    }
+
+    /// Which list of the process it is.
     #[inline]
-    fn head(&self) -> Node<'_> {
+    pub(super) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// True if keys are in the order of their bytes.
+    pub(super) fn is_bytewise(&self) -> bool {
+        self.bytewise
+    }
+
+    #[inline]
+    pub(super) fn head(&self) -> Node<'_> {
         // SAFETY: made in `new`.
         unsafe { self.nodes.node(self.head) }
     }

@@ -3,6 +3,7 @@
 //! Place: tests of `db` over `env::MemFs`. `workload` is what is done to the store and what must be
 //! there afterwards; `recovery` opens what a crash left and judges it; the rest are the tests.
 
+mod carried;
 mod closing;
 mod crash;
 mod dropping;
