@@ -73,6 +73,11 @@ impl Cursor for VecCursor {
         let at = self.at.unwrap();
         self.moved(Some(at + 1))
     }
+    fn next_key(&mut self) -> Result<()> {
+        let here = &self.entries[self.at.unwrap()].key;
+        let at = self.entries.partition_point(|e| self.comparator.compare(&e.key, here).is_le());
+        self.moved(Some(at))
+    }
     fn prev(&mut self) -> Result<()> {
         let at = self.at.unwrap();
         self.moved(at.checked_sub(1))

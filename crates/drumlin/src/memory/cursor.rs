@@ -17,7 +17,7 @@
 use std::sync::Arc;
 
 use crate::error::Result;
-use crate::iter::Cursor;
+use crate::iter::{Cursor, STEPS_BEFORE_SEEK};
 use crate::key::{Kind, Lsn};
 
 use super::memtable::MemTable;
@@ -83,6 +83,24 @@ impl Cursor for MemCursor {
         Ok(())
     }
 
+    fn next_key(&mut self) -> Result<()> {
+        let list = &self.table.list;
+        let node = self.node();
+        let mut next = list.next(node);
+        let mut steps = 0;
+        while let Some(same) = next.filter(|&next| list.nodes.key(next) == list.nodes.key(node)) {
+            steps += 1;
+            next = match steps {
+                STEPS_BEFORE_SEEK => list.find(Place::after(list.nodes.key(node), Lsn::ZERO)),
+                _ => list.next(same),
+            };
+        }
+        let next = next.map_or(0, Node::unit);
+        self.path.forget();
+        self.unit = next;
+        Ok(())
+    }
+
     fn prev(&mut self) -> Result<()> {
         if !self.path.is_some() {
             let list = &self.table.list;
@@ -97,22 +115,27 @@ impl Cursor for MemCursor {
         Ok(())
     }
 
+    #[inline]
     fn valid(&self) -> bool {
         self.unit != 0
     }
 
+    #[inline]
     fn key(&self) -> &[u8] {
         self.table.list.nodes.key(self.node())
     }
 
+    #[inline]
     fn lsn(&self) -> Lsn {
         self.table.list.nodes.lsn(self.node())
     }
 
+    #[inline]
     fn kind(&self) -> Kind {
         self.table.list.nodes.kind(self.node())
     }
 
+    #[inline]
     fn value(&self) -> &[u8] {
         self.table.list.nodes.value(self.node())
     }

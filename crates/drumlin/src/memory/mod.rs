@@ -38,5 +38,6 @@ mod memtable_tests;
 #[cfg(all(test, not(loom)))]
 mod skiplist_tests;
 
+pub use cursor::MemCursor;
 pub use memtable::MemTable;
 pub use tombstone_run::ReservedRanges;

@@ -19,11 +19,11 @@ use std::sync::Arc;
 
 use crate::encoding::Malformed;
 use crate::error::Result;
-use crate::iter::Cursor;
+use crate::iter::{Cursor, STEPS_BEFORE_SEEK};
 use crate::key::{Kind, Lsn};
 use crate::pages::{PageVec, Pages};
 use crate::table::TableHandle;
-use crate::table::block::{Block, Order};
+use crate::table::block::Order;
 use crate::table::frame;
 use crate::table::handle::known_kind;
 use crate::table::index::{Index, Place};
@@ -124,6 +124,8 @@ pub struct TableCursor<H: Deref<Target = TableHandle> + Send = Arc<TableHandle>>
     buffer: Buffer,
     window: Window,
     walk: Walk,
+    /// Scratch for the key of a block that is left.
+    left_key: Vec<u8>,
 }
 
 impl<H: Deref<Target = TableHandle> + Send> TableCursor<H> {
@@ -139,6 +141,7 @@ impl<H: Deref<Target = TableHandle> + Send> TableCursor<H> {
             buffer: Buffer::default(),
             window: Window::new(),
             walk: Walk::default(),
+            left_key: Vec::new(),
         }
     }
 
@@ -232,8 +235,8 @@ impl<H: Deref<Target = TableHandle> + Send> TableCursor<H> {
 
     /// Runs a step of the walk on the current block.
     #[inline(always)]
-    fn step<R>(&mut self, body: impl FnOnce(&mut Walk, Block<'_>) -> Result<R, Malformed>) -> Result<R> {
-        match Block::parse(self.buffer.bytes()).and_then(|block| body(&mut self.walk, block)) {
+    fn step<R>(&mut self, body: impl FnOnce(&mut Walk, &[u8]) -> Result<R, Malformed>) -> Result<R> {
+        match body(&mut self.walk, self.buffer.bytes()) {
             Ok(result) => Ok(result),
             Err(Malformed) => Err(self.fail()),
         }
@@ -265,6 +268,25 @@ impl<H: Deref<Target = TableHandle> + Send> TableCursor<H> {
             return Ok(());
         }
         self.step(Walk::first)
+    }
+
+    /// Moves to the first entry of the blocks behind whose key is not the one that the walk was on last.
+    #[cold]
+    fn next_block_key(&mut self) -> Result<()> {
+        let mut key = std::mem::take(&mut self.left_key);
+        key.clear();
+        key.extend_from_slice(self.walk.key());
+        let mut steps = 0;
+        self.next_block()?;
+        while self.walk.is_on() && self.walk.key() == key {
+            steps += 1;
+            match steps {
+                STEPS_BEFORE_SEEK => self.seek_stored(&key, Lsn::ZERO)?,
+                _ => self.advance()?,
+            }
+        }
+        self.left_key = key;
+        Ok(())
     }
 
     /// Moves to the last entry of the block before, or off the start.
@@ -330,7 +352,7 @@ impl<H: Deref<Target = TableHandle> + Send> TableCursor<H> {
             child = self.with_index(&resident, |leaf| leaf.find(order, key, lsn))?;
         }
         self.enter_block(&resident, child)?;
-        let found = self.step(|walk, block| walk.seek(block, order, key, lsn))?;
+        let found = self.step(|walk, bytes| walk.seek(bytes, order, key, lsn))?;
         if found { Ok(()) } else { self.next_block() }
     }
 }
@@ -389,6 +411,14 @@ impl<H: Deref<Target = TableHandle> + Send> Cursor for TableCursor<H> {
     #[inline]
     fn next(&mut self) -> Result<()> {
         self.advance()?;
+        self.settle(true)
+    }
+
+    #[inline]
+    fn next_key(&mut self) -> Result<()> {
+        if !self.step(Walk::next_key)? {
+            self.next_block_key()?;
+        }
         self.settle(true)
     }
 

@@ -13,9 +13,12 @@
 use std::sync::Arc;
 
 use crate::error::Result;
-use crate::iter::Cursor;
+use crate::iter::{Cursor, Either};
 use crate::key::{ComparatorRef, Kind, Lsn};
 use crate::table::{CursorOptions, TableCursor, TableHandle};
+
+/// A table of level 0, or a deeper level.
+pub type PartCursor = Either<TableCursor, LevelCursor>;
 
 /// Walks the tables of one level in key order.
 pub struct LevelCursor {
@@ -45,7 +48,16 @@ impl LevelCursor {
     }
 
     /// Off the end of a table: on to the first entry of the next that has one.
+    #[inline]
     fn settle_forward(&mut self) -> Result<()> {
+        match &self.current {
+            Some((_, cursor)) if !cursor.valid() => self.next_table(),
+            _ => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn next_table(&mut self) -> Result<()> {
         while let Some((index, cursor)) = &self.current {
             if cursor.valid() {
                 return Ok(());
@@ -75,6 +87,7 @@ impl LevelCursor {
         Ok(())
     }
 
+    #[inline]
     fn on(&self) -> &TableCursor {
         &self.current.as_ref().expect("the cursor is valid").1
     }
@@ -124,6 +137,15 @@ impl Cursor for LevelCursor {
         self.settle_forward()
     }
 
+    /// No user key is split over two tables of a level.
+    #[inline]
+    fn next_key(&mut self) -> Result<()> {
+        if let Some((_, cursor)) = &mut self.current {
+            cursor.next_key()?;
+        }
+        self.settle_forward()
+    }
+
     fn prev(&mut self) -> Result<()> {
         if let Some((_, cursor)) = &mut self.current {
             cursor.prev()?;
@@ -131,22 +153,27 @@ impl Cursor for LevelCursor {
         self.settle_back()
     }
 
+    #[inline]
     fn valid(&self) -> bool {
         self.current.as_ref().is_some_and(|(_, cursor)| cursor.valid())
     }
 
+    #[inline]
     fn key(&self) -> &[u8] {
         self.on().key()
     }
 
+    #[inline]
     fn lsn(&self) -> Lsn {
         self.on().lsn()
     }
 
+    #[inline]
     fn kind(&self) -> Kind {
         self.on().kind()
     }
 
+    #[inline]
     fn value(&self) -> &[u8] {
         self.on().value()
     }

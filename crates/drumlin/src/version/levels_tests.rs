@@ -206,7 +206,7 @@ fn cursors_walk_every_version_once_both_ways_from_anywhere() {
             let mut cursor = LevelCursor::new(bytewise(), tables, CursorOptions::default());
             check_cursor(&mut cursor, &rows, &mut dice, &format!("seed {seed} level {level}"));
         }
-        let mut all = Merge::new(bytewise(), store.levels.cursors(None, None));
+        let mut all = Merge::new(bytewise(), store.levels.cursors(None, None).collect());
         all.seek_first().unwrap();
         let mut walked = Vec::new();
         while all.valid() {
@@ -226,7 +226,7 @@ fn cursors_of_a_range_leave_out_only_what_lies_outside() {
             let (start, end) = (dice.below(KEYS), dice.below(KEYS));
             let (start, end) = (key(start.min(end)), key(start.max(end)));
             let cursors = store.levels.cursors(Some(&start), Some(&end));
-            let mut merge = Merge::new(bytewise(), cursors);
+            let mut merge = Merge::new(bytewise(), cursors.collect());
             merge.seek(&start, Lsn::MAX).unwrap();
             let mut walked = Vec::new();
             while merge.valid() && merge.key() <= end.as_slice() {
@@ -335,7 +335,7 @@ fn a_level_cursor_opens_only_what_it_enters() {
         counter.fetch_add(usize::from(call.operation == Operation::Open), Ordering::SeqCst);
     })));
     let levels = Levels::new(bytewise(), vec![Vec::new(), tables]);
-    let mut cursor = levels.cursors(None, None).pop().unwrap();
+    let mut cursor = levels.cursors(None, None).last().unwrap();
     assert_eq!(opened.load(Ordering::SeqCst), 0);
     cursor.seek(&key(4), Lsn::MAX).unwrap();
     assert_eq!(opened.load(Ordering::SeqCst), 1);
