@@ -47,6 +47,17 @@ const GARBAGE_BYTES: usize = 256 << 10;
 /// Capacity that is worth a shard of its own, in bytes.
 const SHARD_BYTES: usize = 512 << 10;
 
+/// What a look-up reads, one behind the other: each stage is found by the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// The bucket.
+    Bucket,
+    /// The entry.
+    Entry,
+    /// The first lines of the block.
+    Block,
+}
+
 /// A cache of blocks; see the module.
 pub struct BlockCache {
     shards: Box<[CachePadded<Shard>]>,
@@ -86,6 +97,13 @@ impl BlockCache {
         let entry = self.shard(hash).find(hash, table, offset, guard)?;
         entry.touch();
         Some(&entry.block)
+    }
+
+    /// Starts to load what `stage` of a look-up reads. Counted neither as a look nor as a use.
+    #[inline]
+    pub fn prefetch(&self, table: u64, offset: u64, stage: Stage, guard: &Guard) {
+        let hash = hash(table, offset);
+        self.shard(hash).prefetch(hash, table, offset, stage, guard);
     }
 
     /// Keeps `block` as the one of `table` at `offset`, evicting others to make room. A block that

@@ -36,6 +36,10 @@ impl<A: Cursor, B: Cursor> Cursor for Either<A, B> {
     fn seek(&mut self, key: &[u8], lsn: Lsn) -> Result<()> {
         either!(self, cursor => cursor.seek(key, lsn))
     }
+    #[inline]
+    fn seek_stage(&mut self, key: &[u8], lsn: Lsn, stage: usize) -> Result<()> {
+        either!(self, cursor => cursor.seek_stage(key, lsn, stage))
+    }
     fn seek_back(&mut self, key: &[u8], lsn: Lsn) -> Result<()> {
         either!(self, cursor => cursor.seek_back(key, lsn))
     }

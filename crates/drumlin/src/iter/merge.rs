@@ -26,7 +26,7 @@
 use std::cmp::Ordering;
 
 use crate::error::Result;
-use crate::iter::Cursor;
+use crate::iter::{Cursor, SEEK_STAGES};
 use crate::key::{Comparator, ComparatorRef, Kind, Lsn, key_prefix};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -250,7 +250,15 @@ impl<C: Cursor> Cursor for Merge<C> {
     }
 
     fn seek(&mut self, key: &[u8], lsn: Lsn) -> Result<()> {
-        self.seek_all(Direction::Forward, |child| child.seek(key, lsn))
+        for stage in 0..SEEK_STAGES - 1 {
+            for child in &mut self.children {
+                if let Err(error) = child.seek_stage(key, lsn, stage) {
+                    self.heads.clear();
+                    return Err(error);
+                }
+            }
+        }
+        self.seek_all(Direction::Forward, |child| child.seek_stage(key, lsn, SEEK_STAGES - 1))
     }
 
     fn seek_back(&mut self, key: &[u8], lsn: Lsn) -> Result<()> {

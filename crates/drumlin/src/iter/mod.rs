@@ -28,6 +28,9 @@ use crate::key::{Kind, Lsn};
 /// After this many versions of one key a seek is cheaper than steps.
 pub const STEPS_BEFORE_SEEK: usize = 8;
 
+/// Stages of a seek; see [`Cursor::seek_stage`].
+pub const SEEK_STAGES: usize = 4;
+
 /// A position in a sorted sequence of versions.
 pub trait Cursor: Send {
     /// Moves to the first entry.
@@ -37,6 +40,12 @@ pub trait Cursor: Send {
     /// Moves to the first entry at or after (key, lsn) in internal order:
     /// the newest version of `key` with LSN ≤ `lsn`, else the first version of the next key.
     fn seek(&mut self, key: &[u8], lsn: Lsn) -> Result<()>;
+    /// One stage of a seek, of [`SEEK_STAGES`], to be taken in order, with nothing in between; the last one is as `seek`.
+    /// Whoever seeks several cursors takes all of them through a stage before the next: what one starts to load from memory
+    /// arrives while the others are at work.
+    fn seek_stage(&mut self, key: &[u8], lsn: Lsn, stage: usize) -> Result<()> {
+        if stage + 1 == SEEK_STAGES { self.seek(key, lsn) } else { Ok(()) }
+    }
     /// Moves to the last entry at or before (key, lsn) in internal order.
     /// `seek_back(k, Lsn::MAX)` lands before every version of `k`; `seek_back(k, Lsn::ZERO)` on
     /// the oldest version of `k` or, if it has none, before it.

@@ -70,6 +70,11 @@ impl Cursor for MemCursor {
         Ok(())
     }
 
+    /// All of it while the tables' first lines are loaded.
+    fn seek_stage(&mut self, key: &[u8], lsn: Lsn, stage: usize) -> Result<()> {
+        if stage == 1 { self.seek(key, lsn) } else { Ok(()) }
+    }
+
     fn seek_back(&mut self, key: &[u8], lsn: Lsn) -> Result<()> {
         self.table.list.find_path(Place::after(key, lsn), &mut self.path);
         self.step_back();

@@ -17,6 +17,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
+use crate::cache::Stage;
 use crate::encoding::Malformed;
 use crate::error::Result;
 use crate::iter::{Cursor, STEPS_BEFORE_SEEK};
@@ -121,6 +122,8 @@ pub struct TableCursor<H: Deref<Target = TableHandle> + Send = Arc<TableHandle>>
     /// Child of the leaf (or of the root, without leaves) that is the current block.
     child: usize,
     place: Place,
+    /// The block that a seek under way will look at.
+    ahead: Option<Place>,
     buffer: Buffer,
     window: Window,
     walk: Walk,
@@ -138,6 +141,7 @@ impl<H: Deref<Target = TableHandle> + Send> TableCursor<H> {
             leaf: None,
             child: 0,
             place: Place::default(),
+            ahead: None,
             buffer: Buffer::default(),
             window: Window::new(),
             walk: Walk::default(),
@@ -336,6 +340,25 @@ impl<H: Deref<Target = TableHandle> + Send> TableCursor<H> {
         if self.step(Walk::prev)? { Ok(()) } else { self.prev_block() }
     }
 
+    /// Where a seek will find its block, if the table is open and its index in one piece; else nowhere.
+    fn cached_place(&mut self, key: &[u8], lsn: Lsn) -> Option<Place> {
+        if self.resident.is_none() {
+            self.resident = self.table.resident_if_open();
+        }
+        let resident = self.resident.as_deref().filter(|resident| !resident.has_leaves())?;
+        let root = resident.root()?;
+        let order = Order::of(&*self.table.options().comparator);
+        let child = root.find(order, key, lsn).ok()?;
+        root.place(child).ok()
+    }
+
+    #[inline]
+    fn prefetch(&self, place: Option<Place>, stage: Stage) {
+        if let Some(place) = place {
+            self.table.prefetch_block(place, stage);
+        }
+    }
+
     /// `seek` by the LSNs as they are stored.
     fn seek_stored(&mut self, key: &[u8], lsn: Lsn) -> Result<()> {
         self.walk.reset();
@@ -397,6 +420,19 @@ impl<H: Deref<Target = TableHandle> + Send> Cursor for TableCursor<H> {
             }
         }
         self.settle(true)
+    }
+
+    fn seek_stage(&mut self, key: &[u8], lsn: Lsn, stage: usize) -> Result<()> {
+        match stage {
+            0 => {
+                self.ahead = self.cached_place(key, lsn);
+                self.prefetch(self.ahead, Stage::Bucket);
+            }
+            1 => self.prefetch(self.ahead, Stage::Entry),
+            2 => self.prefetch(self.ahead, Stage::Block),
+            _ => return self.seek(key, lsn),
+        }
+        Ok(())
     }
 
     fn seek_back(&mut self, key: &[u8], lsn: Lsn) -> Result<()> {

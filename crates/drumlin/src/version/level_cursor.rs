@@ -13,7 +13,7 @@
 use std::sync::Arc;
 
 use crate::error::Result;
-use crate::iter::{Cursor, Either};
+use crate::iter::{Cursor, Either, SEEK_STAGES};
 use crate::key::{ComparatorRef, Kind, Lsn};
 use crate::table::{CursorOptions, TableCursor, TableHandle};
 
@@ -117,6 +117,25 @@ impl Cursor for LevelCursor {
         }
         self.enter(index).seek(key, lsn)?;
         self.settle_forward()
+    }
+
+    fn seek_stage(&mut self, key: &[u8], lsn: Lsn, stage: usize) -> Result<()> {
+        if stage + 1 == SEEK_STAGES {
+            return self.seek(key, lsn);
+        }
+        if stage == 0 {
+            let comparator = &self.comparator;
+            let index = self.tables.partition_point(|t| t.meta().ends_before(&**comparator, key));
+            if index == self.tables.len() {
+                self.current = None;
+            } else {
+                self.enter(index);
+            }
+        }
+        match &mut self.current {
+            Some((_, cursor)) => cursor.seek_stage(key, lsn, stage),
+            None => Ok(()),
+        }
     }
 
     fn seek_back(&mut self, key: &[u8], lsn: Lsn) -> Result<()> {
