@@ -46,6 +46,15 @@ impl MemCursor {
         unsafe { self.table.list.node(self.unit) }
     }
 
+    /// The unit of the node that is entered; starts to load the one behind it.
+    #[inline]
+    fn arrived(&self, node: Option<Node<'_>>) -> u32 {
+        let Some(node) = node else { return 0 };
+        // SAFETY: every node has a level 0, and this one is linked there.
+        unsafe { self.table.list.nodes.prefetch_next(node, 0) };
+        node.unit()
+    }
+
     fn step_back(&mut self) {
         self.unit = self.table.list.step_back(&mut self.path).map_or(0, Node::unit);
     }
@@ -66,7 +75,7 @@ impl Cursor for MemCursor {
 
     fn seek(&mut self, key: &[u8], lsn: Lsn) -> Result<()> {
         self.path.forget();
-        self.unit = self.table.list.find(Place::before(key, lsn)).map_or(0, Node::unit);
+        self.unit = self.arrived(self.table.list.find(Place::before(key, lsn)));
         Ok(())
     }
 
@@ -82,9 +91,9 @@ impl Cursor for MemCursor {
     }
 
     fn next(&mut self) -> Result<()> {
-        let next = self.table.list.next(self.node()).map_or(0, Node::unit);
+        let next = self.table.list.next(self.node());
+        self.unit = self.arrived(next);
         self.path.forget();
-        self.unit = next;
         Ok(())
     }
 
@@ -100,9 +109,8 @@ impl Cursor for MemCursor {
                 _ => list.next(same),
             };
         }
-        let next = next.map_or(0, Node::unit);
+        self.unit = self.arrived(next);
         self.path.forget();
-        self.unit = next;
         Ok(())
     }
 

@@ -183,11 +183,15 @@ impl<H: Deref<Target = TableHandle> + Send> TableCursor<H> {
         resident: &Resident,
         body: impl FnOnce(Index<'_>) -> Result<R, Malformed>,
     ) -> Result<R> {
-        let index = match &self.leaf {
+        self.index(resident).and_then(body).map_err(resident.malformed(root_place(resident)))
+    }
+
+    /// The current index.
+    fn index<'a>(&'a self, resident: &'a Resident) -> Result<Index<'a>, Malformed> {
+        match &self.leaf {
             Some(leaf) => Index::parse(leaf),
             None => resident.root().ok_or(Malformed),
-        };
-        index.and_then(body).map_err(resident.malformed(root_place(resident)))
+        }
     }
 
     /// Makes the block of the current index's `child` current, the walk being off.
@@ -256,6 +260,14 @@ impl<H: Deref<Target = TableHandle> + Send> TableCursor<H> {
         }
     }
 
+    /// Starts to load what the next steps over an end of a block wait for: each of the next blocks by one stage more.
+    fn prefetch_behind(&self, resident: &Resident) {
+        let Ok(index) = self.index(resident) else { return };
+        for (ahead, stage) in [Stage::Block, Stage::Entry, Stage::Bucket].into_iter().enumerate() {
+            self.prefetch(index.place(self.child + 1 + ahead).ok(), stage);
+        }
+    }
+
     /// Moves to the first entry of the next block, or off the end.
     #[cold]
     fn next_block(&mut self) -> Result<()> {
@@ -264,6 +276,7 @@ impl<H: Deref<Target = TableHandle> + Send> TableCursor<H> {
         let children = self.with_index(&resident, |index| Ok(index.len()))?;
         if self.child + 1 < children {
             self.enter_block(&resident, self.child + 1)?;
+            self.prefetch_behind(&resident);
         } else if self.leaf.is_some() && self.leaf_at + 1 < root.len() {
             self.enter_leaf(&resident, &root, self.leaf_at + 1)?;
             self.enter_block(&resident, 0)?;
