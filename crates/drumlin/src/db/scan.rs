@@ -218,7 +218,9 @@ impl Scan {
         let bounds = &self.view.bounds;
         let memtables = self.memtables.iter().map(|memtable| Either::Left(memtable.cursor()));
         let tables = self.levels.cursors(key_of(&bounds.0), key_of(&bounds.1)).map(Either::Right);
-        Merge::new(self.view.comparator.clone(), memtables.chain(tables).collect())
+        let mut children = Vec::with_capacity(memtables.len() + self.levels.cursors_most());
+        children.extend(memtables.chain(tables));
+        Merge::new(self.view.comparator.clone(), children)
     }
 
     /// A merge on the first version within the start.
@@ -312,6 +314,14 @@ impl Scan {
     /// Notes what a step came to: the scan ends unless it found a record.
     #[inline]
     fn note(&mut self, step: Result<bool>) -> Result<()> {
+        if !matches!(step, Ok(true)) || self.began.is_some() || !self.view.snapshot.is_plainly_live() {
+            self.note_all(step)?;
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn note_all(&mut self, step: Result<bool>) -> Result<()> {
         // First: a closed store has removed files that the scan still held, and what that led to is not the news.
         let step = self.view.snapshot.check().and(step);
         if let Some(began) = self.began.take() {

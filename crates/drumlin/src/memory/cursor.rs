@@ -31,11 +31,14 @@ pub struct MemCursor {
     unit: u32,
     /// The way to the present node, if it was reached going back.
     path: Path,
+    /// Where a seek under way goes on: a node before its place, and the level to walk along.
+    way: (u32, usize),
 }
 
 impl MemCursor {
     pub(super) fn new(table: Arc<MemTable>) -> Self {
-        Self { table, unit: 0, path: Path::NONE }
+        let way = (table.list.head_unit(), 0);
+        Self { table, unit: 0, path: Path::NONE, way }
     }
 
     /// The present node. Panics if there is none.
@@ -79,9 +82,24 @@ impl Cursor for MemCursor {
         Ok(())
     }
 
-    /// All of it while the tables' first lines are loaded.
+    /// In two parts, each as long as it takes to load what a table asks for at the stage before.
     fn seek_stage(&mut self, key: &[u8], lsn: Lsn, stage: usize) -> Result<()> {
-        if stage == 1 { self.seek(key, lsn) } else { Ok(()) }
+        let list = &self.table.list;
+        let place = Place::before(key, lsn);
+        match stage {
+            1 => {
+                let (from, top) = list.way_in(place, 1);
+                self.way = (from.unit(), top);
+            }
+            2 => {
+                // SAFETY: named by `way_in` of this list a stage ago.
+                let from = unsafe { list.node(self.way.0) };
+                self.unit = self.arrived(list.find_from((from, self.way.1), place));
+                self.path.forget();
+            }
+            _ => {}
+        }
+        Ok(())
     }
 
     fn seek_back(&mut self, key: &[u8], lsn: Lsn) -> Result<()> {

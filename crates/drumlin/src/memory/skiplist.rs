@@ -237,7 +237,7 @@ impl SkipList {
     /// Where a search for `place` begins that needs at least `height` levels: a node before it, and the highest level to go
     /// along.
     #[inline]
-    fn way_in(&self, place: Place<'_>, height: usize) -> (Node<'_>, usize) {
+    pub(super) fn way_in(&self, place: Place<'_>, height: usize) -> (Node<'_>, usize) {
         if let Some((unit, level)) = self.guide.before(place.key)
             && level + 1 >= height
         {
@@ -260,7 +260,12 @@ impl SkipList {
     /// The first node at or after `place`.
     #[inline]
     pub(super) fn find(&self, place: Place<'_>) -> Option<Node<'_>> {
-        let (from, top) = self.way_in(place, 1);
+        self.find_from(self.way_in(place, 1), place)
+    }
+
+    /// The same, from where `way_in` said.
+    #[inline]
+    pub(super) fn find_from(&self, (from, top): (Node<'_>, usize), place: Place<'_>) -> Option<Node<'_>> {
         let next = self.walk(from, top, 0, place, |_, _| ()).1;
         // SAFETY: read from a link, with Acquire.
         (next != 0).then(|| unsafe { self.nodes.node(next) })
@@ -367,6 +372,11 @@ impl SkipList {
 
     pub(super) fn comparator(&self) -> &ComparatorRef {
         &self.comparator
+    }
+
+    /// The unit of the node before all others.
+    pub(super) fn head_unit(&self) -> u32 {
+        self.head
     }
 
     #[inline]

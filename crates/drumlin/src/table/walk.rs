@@ -14,7 +14,7 @@
 use std::ops::Range;
 
 use crate::encoding::Malformed;
-use crate::key::Lsn;
+use crate::key::{Lsn, key_prefix};
 use crate::table::block::{Block, Entry, Layout, Order};
 
 /// A position in a block that the caller passes to every step.
@@ -130,7 +130,7 @@ impl Walk {
         while at < self.layout.count {
             let end = self.layout.end(bytes, at)?;
             let entry = Entry::parse(bytes.get(start..end).ok_or(Malformed)?, end)?;
-            if entry.suffix != &self.key[self.prefix_bytes..] {
+            if differ(entry.suffix, &self.key[self.prefix_bytes..]) {
                 self.enter(at, entry, start);
                 break;
             }
@@ -169,6 +169,12 @@ impl Walk {
         }
         Ok(self.on)
     }
+}
+
+/// True if two parts of keys differ, which eight bytes mostly tell.
+#[inline(always)]
+fn differ(a: &[u8], b: &[u8]) -> bool {
+    key_prefix(a) != key_prefix(b) || a != b
 }
 
 #[cfg(test)]

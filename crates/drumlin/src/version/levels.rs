@@ -177,6 +177,11 @@ impl Levels {
         newest.chain(deeper)
     }
 
+    /// How many cursors there are at most.
+    pub fn cursors_most(&self) -> usize {
+        self.level(0).len() + self.depth()
+    }
+
     /// About what the tables hold from `start` on and before `end` (`None` is unbounded). Exact but for the tables that an
     /// end cuts: of these, a share of the versions as of the bytes, to one block. O(tables), and a read for each that is cut
     /// and not open.
