@@ -6,17 +6,24 @@
 //! and the scan ends where they meet. Versions become records here: of each key the newest version
 //! below the snapshot counts, and it shows if it is a put that no range tombstone hides.
 //!
+//! Records are lent: the front's merge stands on the one it gave out, and leaves its key when the next is asked for. Going
+//! back, the newest version of a key is met last, so a record is copied, into buffers that are used again.
+//!
 //! Invariants:
 //! 1. The superversion is taken after the snapshot is registered (I4): everything below its LSN is
 //!    in these parts, and nothing it needs is dropped while they are held.
 //! 2. Keys come out strictly ascending from the front and strictly descending from the back, each
 //!    at most once in all.
-//! 3. A scan of a store that was closed, or of a snapshot that expired, ends with that error and no other.
+//! 3. While no end has ended the scan, the front's merge is on the record that the front gave out last, and the back's
+//!    `key` is that of the back's last.
+//! 4. A scan of a store that was closed, or of a snapshot that expired, ends with that error and no other.
 //!
 //! Complexity: a new scan joins the range tombstones that overlap it, O(n log n); of each table's and memtable's fragment it
 //! takes the newest below its snapshot. It copies their keys.
+//! A step forward allocates nothing and copies of the record no more than its block has of the key apart (`table::walk`).
 //! Concurrency: a scan owns counted references (I3); it is `Send + 'static` and blocks nobody.
 //! Origin: cLSM §3.2 (next operations filter versions), weakly consistent iterators.
+//! Tests: tests/model.rs, tests/handles.rs, tests/memory.rs, `db::tests::closing`.
 
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
@@ -164,22 +171,26 @@ impl Scan {
         Ok(Scan { view, memtables, levels, front: None, back: None, ended, began })
     }
 
-    /// The next record, lent until the scan is used again: nothing is allocated, and neither key nor value is copied.
-    /// `None` at the end, which is where the other end has got to. As an [`Iterator`], a scan copies both.
+    /// The next record, lent until the scan is used again: nothing is allocated, and the value is not copied. `None` at the
+    /// end, which is where the other end has got to. As an [`Iterator`], a scan gives out copies.
     ///
     /// ```
     /// # fn main() -> drumlin::Result<()> {
-    /// # let dir = tempfile::tempdir().expect("a directory");
-    /// # let db = drumlin::Db::open(dir.path())?;
-    /// # let cities = db.open_keyspace("default")?;
-    /// # cities.put("DE/Berlin", "3645000")?;
-    /// let mut scan = cities.prefix("DE/")?;
+    /// # let directory = std::env::temp_dir().join(format!("drumlin-doc-scan-{}", std::process::id()));
+    /// # let db = drumlin::Db::open(&directory, drumlin::Options::default())?;
+    /// # let cities = db.keyspace("cities", Default::default())?;
+    /// cities.put("DE/Berlin", "3426354")?;
     /// let mut bytes = 0;
+    /// let mut scan = cities.prefix("DE/")?;
     /// while let Some((key, value)) = scan.next_ref()? {
     ///     bytes += key.len() + value.len();
     /// }
-    /// # assert_eq!(bytes, 16);
-    /// # Ok(()) }
+    /// assert_eq!(bytes, 16);
+    /// # drop(scan);
+    /// # db.close()?;
+    /// # std::fs::remove_dir_all(directory).ok();
+    /// # Ok(())
+    /// # }
     /// ```
     ///
     /// O(log parts) a version; where one part has all records of a stretch, O(1).

@@ -17,6 +17,9 @@ use crate::encoding::Malformed;
 use crate::key::{Lsn, key_prefix};
 use crate::table::block::{Block, Entry, Layout, Order};
 
+/// What most keys have behind their block's prefix, at most.
+const SUFFIX_BYTES: usize = 48;
+
 /// A position in a block that the caller passes to every step.
 #[derive(Default)]
 pub(super) struct Walk {
@@ -72,12 +75,14 @@ impl Walk {
         let block = Block::parse(bytes)?;
         self.layout = block.layout();
         self.key.clear();
+        // Room for most keys at once.
+        self.key.reserve(block.prefix().len() + SUFFIX_BYTES);
         self.key.extend_from_slice(block.prefix());
         self.prefix_bytes = block.prefix().len();
         Ok(block)
     }
 
-    /// Moves to the `at`-th entry, which lies in `place`.
+    /// Moves to the `at`-th entry, which begins at `start`.
     #[inline(always)]
     fn enter(&mut self, at: usize, entry: Entry<'_>, start: usize) {
         self.key.truncate(self.prefix_bytes);
@@ -188,6 +193,29 @@ mod tests {
             builder.add(format!("key{n:03}").as_bytes(), Lsn(9), 1, n.to_string().as_bytes());
         }
         builder.finish().to_vec()
+    }
+
+    /// Keys of which the first eight bytes behind the prefix are alike, with versions; and one that is the prefix.
+    #[test]
+    fn a_walk_by_keys_meets_the_newest_version_of_every_key() {
+        let keys: [&[u8]; 6] = [b"k", b"k12345678", b"k12345678\0", b"k12345678a", b"k12345678b", b"k2"];
+        for versions in 1..12 {
+            let mut builder = BlockBuilder::new(true);
+            for (n, key) in keys.iter().enumerate() {
+                for lsn in (1..=versions * (n as u64 % 3) + 1).rev() {
+                    builder.add(key, Lsn(lsn), 1, b"");
+                }
+            }
+            let bytes = builder.finish().to_vec();
+            let mut walk = Walk::default();
+            walk.first(&bytes).expect("sound");
+            for (n, key) in keys.iter().enumerate() {
+                assert_eq!((walk.key(), walk.lsn()), (*key, Lsn(versions * (n as u64 % 3) + 1)));
+                assert_eq!(walk.next_key(&bytes).expect("sound"), n + 1 < keys.len());
+            }
+            assert!(!walk.is_on());
+            assert_eq!(walk.key(), keys[keys.len() - 1], "as it was");
+        }
     }
 
     #[test]

@@ -165,9 +165,11 @@ impl Levels {
         let comparator = &*self.comparator;
         let options = CursorOptions::default();
         let overlaps = move |table: &&Arc<TableHandle>| table.meta().overlaps(comparator, start, end, true);
-        let newest = self.level(0).iter().filter(overlaps).map(move |table| Either::Left(table.cursor(options)));
+        let newest =
+            self.level(0).iter().filter(overlaps).map(move |table| Either::Left(table.cursor(options)));
         let deeper = self.levels.iter().skip(1).filter(move |tables| {
-            let ends_before = |table: &Arc<TableHandle>| table.meta().ends_before(comparator, start.unwrap_or_default());
+            let ends_before =
+                |table: &Arc<TableHandle>| table.meta().ends_before(comparator, start.unwrap_or_default());
             let first = start.map_or(0, |_| tables.partition_point(ends_before));
             tables.get(first).is_some_and(|table| overlaps(&table))
         });
