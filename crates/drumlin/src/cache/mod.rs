@@ -23,6 +23,8 @@
 //! entry line. The array doubles when half full. A new entry's reference bit is clear: a block
 //! read once by a scan goes before a block that was asked for twice.
 //!
+//! Whoever knows early what it will look up has it loaded a stage at a time ([`BlockCache::prefetch`]).
+//!
 //! Origin: CLOCK, and the observation of MemC3 and others that look-ups should not reorder a list.
 //!
 //! Tests: `cache/tests.rs`.

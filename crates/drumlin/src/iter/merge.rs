@@ -15,12 +15,14 @@
 //! 3. An entry (key, LSN) that several children hold is visited once: that of the earliest child.
 //! 4. After an error the cursor is invalid until the next seek.
 //!
+//! A seek takes all children through each of its stages together, so that they wait for memory at the same time.
 //! A move against the direction of the last seek is allowed and seeks every child again.
 //! No allocation per entry; a turn copies one key.
 //!
 //! Complexity for k children: seek O(k) child seeks; move one child move and 1 to 2 + 2 log2 k comparisons.
 //! Concurrency: as its children, one thread at a time; `Send`.
-//! Origin: sLSM Algorithm 1 (HeapMerge); we walk both ways, and the separate slot for the current child is ours.
+//! Origin: sLSM Algorithm 1 (HeapMerge); we walk both ways, and the separate slot for the current child, leaving a key whole
+//! and the stages of a seek are ours.
 //! Tests: `merge_tests.rs`.
 
 use std::cmp::Ordering;

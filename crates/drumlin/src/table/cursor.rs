@@ -12,6 +12,9 @@
 //! were read from the file, the next read takes four times as much as the last, up to
 //! `readahead_bytes`; a seek elsewhere starts small again.
 //!
+//! What is cached is waited for as little as can be: a step over the end of a block starts to load the next block's first
+//! lines, the cache's entry of the one behind it, and the bucket of a third; and a seek does so in stages (`iter::Cursor`).
+//!
 //! Concurrency: one thread at a time; `Send`. Tests: `table/tests/`.
 
 use std::ops::Deref;
