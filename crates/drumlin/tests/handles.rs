@@ -166,10 +166,13 @@ fn the_ends_of_a_scan_meet_once() {
             };
             assert_eq!(record, Some((format!("{wanted}").as_bytes(), &b"v"[..])), "{ways:b}");
         }
-        for _ in 0..2 {
-            assert_eq!((scan.next_ref().expect("ends"), low), (None, high));
-            assert_eq!(scan.next_back_ref().expect("ends"), None);
+        assert_eq!(low, high);
+        // Either end may be the one that finds the other.
+        if ways.count_ones().is_multiple_of(2) {
+            assert_eq!(scan.next_ref().expect("ends"), None, "{ways:b}");
         }
+        assert_eq!(scan.next_back_ref().expect("ends"), None, "{ways:b}");
+        assert_eq!(scan.next_ref().expect("ends"), None, "{ways:b}");
     }
 }
 
