@@ -164,18 +164,17 @@ impl Engine for Store {
     }
 
     fn scan(&self, from: &[u8], limit: usize, reverse: bool, see: SeeRecord<'_>) -> Result<usize> {
-        let mut seen = 0;
-        let mut show = |record: drumlin::Result<(drumlin::Slice, drumlin::Slice)>| -> Result<()> {
-            let (key, value) = record?;
-            see(&key, &value);
-            seen += 1;
-            Ok(())
+        let mut records = match (reverse, from.is_empty()) {
+            (true, true) => self.keyspace.iter()?,
+            (true, false) => self.keyspace.range(..=from)?,
+            (false, _) => self.keyspace.range(from..)?,
         };
-        if reverse {
-            let below = if from.is_empty() { self.keyspace.iter()? } else { self.keyspace.range(..=from)? };
-            below.rev().take(limit).try_for_each(&mut show)?;
-        } else {
-            self.keyspace.range(from..)?.take(limit).try_for_each(&mut show)?;
+        let mut seen = 0;
+        while seen < limit {
+            let record = if reverse { records.next_back_ref()? } else { records.next_ref()? };
+            let Some((key, value)) = record else { break };
+            see(key, value);
+            seen += 1;
         }
         Ok(seen)
     }

@@ -102,6 +102,80 @@ fn a_scan_outlives_the_handles_it_came_from() {
     assert_eq!(&*slice, b"old", "a value outlives everything");
 }
 
+/// What a scan lends lies in a block or a memtable that others replace, evict and free.
+#[test]
+fn a_lent_record_stays_as_it_is_whatever_becomes_of_the_store() {
+    let (db, keyspace, _) = open(Options::default());
+    for round in ["in a table", "in memory"] {
+        for i in 0..2000 {
+            keyspace.put(format!("{i:04}"), format!("{i} {round} {}", "x".repeat(300))).expect("put");
+        }
+        if round == "in a table" {
+            db.compact().expect("compact");
+        }
+        let (mut front, mut back) = (keyspace.iter().expect("scan"), keyspace.iter().expect("scan"));
+        for n in [0, 700] {
+            for _ in 0..n {
+                front.next_ref().expect("reads");
+                back.next_back_ref().expect("reads");
+            }
+            let lent = [front.next_ref(), back.next_back_ref()].map(|r| r.expect("reads").expect("a record"));
+            let copies = lent.map(|(key, value)| (key.to_vec(), value.to_vec()));
+            for i in 0..2000 {
+                keyspace.put(format!("{i:04}"), "z".repeat(300)).expect("put");
+            }
+            db.compact().expect("compact");
+            for i in 0..2000 {
+                keyspace.get(format!("{i:04}")).expect("get");
+            }
+            for ((key, value), (copied_key, copied_value)) in lent.into_iter().zip(copies) {
+                assert_eq!((key, value), (&copied_key[..], &copied_value[..]), "{round}");
+                assert!(value.windows(round.len()).any(|part| part == round.as_bytes()));
+            }
+        }
+    }
+}
+
+/// A scan ends where its ends meet, whichever way they are asked, and stays at its end.
+#[test]
+fn the_ends_of_a_scan_meet_once() {
+    let (db, keyspace, _) = open(Options::default());
+    for i in 0..10 {
+        keyspace.put(format!("{i}"), "v").expect("put");
+        if i == 4 {
+            db.flush().expect("flush");
+        }
+    }
+    for ways in 0..1u32 << 10 {
+        let mut scan = keyspace.range("0"..="9").expect("scan");
+        let (mut low, mut high) = (0, 10);
+        for step in 0..10 {
+            let record = match ways >> step & 1 {
+                0 => scan.next_ref().expect("reads"),
+                _ => scan.next_back_ref().expect("reads"),
+            };
+            let wanted = match ways >> step & 1 {
+                0 => {
+                    low += 1;
+                    low - 1
+                }
+                _ => {
+                    high -= 1;
+                    high
+                }
+            };
+            assert_eq!(record, Some((format!("{wanted}").as_bytes(), &b"v"[..])), "{ways:b}");
+        }
+        assert_eq!(low, high);
+        // Either end may be the one that finds the other.
+        if ways.count_ones().is_multiple_of(2) {
+            assert_eq!(scan.next_ref().expect("ends"), None, "{ways:b}");
+        }
+        assert_eq!(scan.next_back_ref().expect("ends"), None, "{ways:b}");
+        assert_eq!(scan.next_ref().expect("ends"), None, "{ways:b}");
+    }
+}
+
 /// After `close` the others are told; nothing hangs and nothing panics.
 #[test]
 fn handles_of_a_closed_store_answer_closed() {

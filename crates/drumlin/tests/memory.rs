@@ -12,6 +12,7 @@
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU64, Ordering};
@@ -26,6 +27,11 @@ const MIB: u64 = 1 << 20;
 const STORE: &str = "DRUMLIN_MEMORY_STORE";
 const BUDGET: &str = "DRUMLIN_MEMORY_MIB";
 
+thread_local! {
+    /// How often this thread asked for memory.
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
 /// The system's allocator, with a sum.
 struct Counting;
 
@@ -35,6 +41,8 @@ static PEAK: AtomicIsize = AtomicIsize::new(0);
 // SAFETY: hands every call on to the system's allocator as it came. Test: every test of this file.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // A thread that is being torn down counts no more.
+        let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
         let live = LIVE.fetch_add(layout.size() as isize, Ordering::Relaxed) + layout.size() as isize;
         if live > PEAK.load(Ordering::Relaxed) {
             PEAK.fetch_max(live, Ordering::Relaxed);
@@ -112,6 +120,31 @@ fn resident_memory_keeps_to_the_budget_under_load() {
 #[test]
 fn stats_account_for_what_the_allocator_gave() {
     alone("child_compares_stats_with_the_allocator");
+}
+
+#[test]
+fn a_scan_of_what_is_cached_allocates_nothing_for_a_record() {
+    let db = Db::open_with(Env::with_fs(MemFs::new()), "/store", Options::default()).expect("opens");
+    let keyspace = db.keyspace("k", KeyspaceOptions::default()).expect("makes");
+    for n in 0..20_000 {
+        keyspace.put(key(n), value(n)).expect("puts");
+    }
+    db.compact().expect("compacts");
+    for n in (0..20_000).step_by(7) {
+        keyspace.put(key(n), value(n + 1)).expect("puts");
+    }
+    for cached in [false, true] {
+        let (mut front, mut back) = (keyspace.iter().expect("scans"), keyspace.iter().expect("scans"));
+        let mut records = 0;
+        let before = ALLOCATIONS.get();
+        while front.next_ref().expect("reads").is_some() && back.next_back_ref().expect("reads").is_some() {
+            records += 1;
+        }
+        let allocations = ALLOCATIONS.get() - before;
+        assert_eq!(records, 20_000);
+        // Cursors and their buffers; and what the epochs take now and then.
+        assert!(!cached || allocations < 200, "{allocations} allocations");
+    }
 }
 
 /// Not a test of its own: the process that the first test above starts.

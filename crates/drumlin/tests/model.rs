@@ -54,6 +54,11 @@ fn brief(bytes: &[u8]) -> String {
     bytes[..bytes.len().min(16)].escape_ascii().to_string()
 }
 
+/// A record, for comparing and for messages.
+fn seen((key, value): (&[u8], &[u8])) -> (String, usize, String) {
+    (brief(key), value.len(), brief(value))
+}
+
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
 const NAMES: [&str; 3] = ["first", "second", "third"];
@@ -88,19 +93,24 @@ struct OpenScan {
     scan: Scan,
     expected: VecDeque<(Vec<u8>, Vec<u8>)>,
     name: String,
+    /// The next record is to be lent, not given.
+    lends: bool,
 }
 
 impl OpenScan {
     /// One step from either end; false at the end.
     fn step(&mut self, back: bool) -> bool {
-        let (got, want) = if back {
-            (self.scan.next_back(), self.expected.pop_back())
-        } else {
-            (self.scan.next(), self.expected.pop_front())
+        let want = if back { self.expected.pop_back() } else { self.expected.pop_front() };
+        self.lends = !self.lends;
+        let got = match (self.lends, back) {
+            (true, false) => self.scan.next_ref().expect("no error").map(seen),
+            (true, true) => self.scan.next_back_ref().expect("no error").map(seen),
+            (false, _) => {
+                let got = if back { self.scan.next_back() } else { self.scan.next() };
+                got.map(|record| record.expect("no error")).map(|(key, value)| seen((&key, &value)))
+            }
         };
-        let got = got.map(|r| r.expect("no error"));
-        let got = got.as_ref().map(|(k, v)| (brief(k), v.len(), brief(v)));
-        let want = want.as_ref().map(|(k, v)| (brief(k), v.len(), brief(v)));
+        let want = want.as_ref().map(|(key, value)| seen((key, value)));
         assert_eq!(got, want, "{}, back: {back}", self.name);
         want.is_some()
     }
@@ -235,7 +245,7 @@ impl Run {
         let named = |(number, (scan, all)): (usize, (drumlin::Result<Scan>, Vec<(Vec<u8>, Vec<u8>)>))| {
             let expected = all.into_iter().filter(|(k, _)| inside(k)).collect();
             let name = format!("{context}: {name}, {bounds:?}, {prefix:?}, of {number}");
-            OpenScan { scan: scan.expect("scan"), expected, name }
+            OpenScan { scan: scan.expect("scan"), expected, name, lends: number % 2 == 0 }
         };
         scans.into_iter().enumerate().map(named).collect()
     }

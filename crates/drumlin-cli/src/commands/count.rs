@@ -16,8 +16,8 @@ pub fn run(args: &Args) -> Result<()> {
     let (_db, keyspace) = open::read_keyspace(args)?;
     let bar = Watcher::new(args.quiet).counter("counting");
     let mut keys = 0u64;
-    for record in keyspace.iter()? {
-        record?;
+    let mut records = keyspace.iter()?;
+    while records.next_ref()?.is_some() {
         keys += 1;
         if keys.is_multiple_of(STRIDE) {
             bar.at(keys);

@@ -33,18 +33,18 @@ pub fn run(args: &Args, scan: &Scan) -> Result<()> {
         if scan.limit.is_some_and(|limit| done >= limit) {
             break Ok(());
         }
-        let next = if scan.reverse { records.next_back() } else { records.next() };
+        let next = if scan.reverse { records.next_back_ref() } else { records.next_ref() };
         let (key, value) = match next {
-            None => break Ok(()),
-            Some(Err(error)) => break Err(Failure::from(error)),
-            Some(Ok(record)) => record,
+            Ok(None) => break Ok(()),
+            Err(error) => break Err(Failure::from(error)),
+            Ok(Some(record)) => record,
         };
         line.clear();
-        let value = if scan.keys_only { None } else { Some(&value[..]) };
+        let value = if scan.keys_only { None } else { Some(value) };
         match format {
-            OutputFormat::Jsonl => form.push_record(&mut line, &key, value),
+            OutputFormat::Jsonl => form.push_record(&mut line, key, value),
             OutputFormat::Raw => {
-                form.push_raw(&mut line, &key);
+                form.push_raw(&mut line, key);
                 if let Some(value) = value {
                     line.push(b'\t');
                     line.extend_from_slice(value);

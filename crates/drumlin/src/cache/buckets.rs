@@ -20,7 +20,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crossbeam_epoch::{Atomic, Guard, Owned, Shared, unprotected};
 
 use crate::budget::Account;
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::{Mutex, MutexGuard, prefetch};
+
+use super::Stage;
 
 /// Entries in a bucket: one cache line of pointers.
 const WAYS: usize = 8;
@@ -28,6 +30,10 @@ const WAYS: usize = 8;
 const BUCKETS_MIN: usize = 16;
 /// Bytes of evicted blocks after which a thread hands its garbage over.
 const FLUSH_BYTES: usize = 256 << 10;
+
+/// Bytes of a cache line, and lines of a block that are loaded ahead: its heads and ends, mostly.
+const LINE_BYTES: usize = 64;
+const BLOCK_LINES: usize = 4;
 
 /// A cached block. The alignment leaves six pointer bits for a part of the hash.
 #[repr(align(64))]
@@ -141,6 +147,31 @@ impl Shard {
             }
         }
         None
+    }
+
+    /// Starts to load what `stage` of a look-up reads.
+    #[inline]
+    pub(super) fn prefetch(&self, hash: u64, table: u64, offset: u64, stage: Stage, guard: &Guard) {
+        let bucket = self.buckets(guard).of(hash);
+        match stage {
+            Stage::Bucket => prefetch(bucket),
+            Stage::Entry => {
+                for slot in &bucket.0 {
+                    let shared = slot.load(Ordering::Acquire, guard);
+                    if shared.tag() == tag(hash) {
+                        prefetch(shared.as_raw());
+                    }
+                }
+            }
+            Stage::Block => {
+                let Some(entry) = self.find(hash, table, offset, guard) else { return };
+                let block = entry.block.as_ptr();
+                // From the count in front of the bytes on.
+                for line in 0..BLOCK_LINES {
+                    prefetch(block.wrapping_sub(2 * size_of::<usize>()).wrapping_add(line * LINE_BYTES));
+                }
+            }
+        }
     }
 
     /// Links an entry, unless its key is there already. Returns the bytes that are not in the

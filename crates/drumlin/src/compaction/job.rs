@@ -11,18 +11,17 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::inputs::Input;
 use super::outputs::{Outputs, PartBounds};
 use super::retain::Retention;
 use super::{CompactionOutcome, JobContext};
 use crate::budget::Charge;
 use crate::env::Thread;
 use crate::error::{Error, Result};
-use crate::iter::{Merge, Tombstones};
+use crate::iter::{Either, Merge, Tombstones};
 use crate::layout::CompactionPlan;
 use crate::sync::Mutex;
 use crate::table::{CursorOptions, TableHandle, TableId, TableMeta};
-use crate::version::LevelCursor;
+use crate::version::{LevelCursor, PartCursor};
 
 /// Bytes that each cursor reads ahead, at most.
 const READAHEAD_BYTES: usize = 256 << 10;
@@ -193,20 +192,20 @@ impl Job {
     }
 
     /// The inputs that may have keys in [start, end), as one cursor.
-    fn merge(&self, start: Option<&[u8]>, end: Option<&[u8]>) -> Merge<Input> {
+    fn merge(&self, start: Option<&[u8]>, end: Option<&[u8]>) -> Merge<PartCursor> {
         let comparator = &self.context.table_options.comparator;
         let options = CursorOptions { fill_cache: false, readahead_bytes: READAHEAD_BYTES };
         let mut children = Vec::new();
         for (level, tables) in &self.inputs {
             let within = tables.iter().filter(|t| t.meta().overlaps(&**comparator, start, end, false));
             if *level == 0 {
-                children.extend(within.map(|table| Input::Table(table.cursor(options))));
+                children.extend(within.map(|table| Either::Left(table.cursor(options))));
             } else {
                 let tables: Vec<Arc<TableHandle>> = within.cloned().collect();
                 if tables.is_empty() {
                     continue;
                 }
-                children.push(Input::Level(LevelCursor::new(comparator.clone(), tables, options)));
+                children.push(Either::Right(LevelCursor::new(comparator.clone(), tables, options)));
             }
         }
         Merge::new(comparator.clone(), children)

@@ -3,8 +3,8 @@
 //! Place: `db`'s background threads make a [`JobContext`] and call [`run_flush`] or [`run_compaction`] with a plan of
 //! `layout`; they put the [`CompactionOutcome`] into an edit of `version`. Reads `table`s and memtables by `iter`.
 //!
-//! Parts: `retain` (which versions are kept: pure), `inputs` (the cursors that are merged), `outputs` (tables being written,
-//! and their files if it fails), `job` (a plan, in parts side by side), `flush`.
+//! Parts: `retain` (which versions are kept: pure), `outputs` (tables being written, and their files if it fails), `job` (a
+//! plan, in parts side by side), `flush`.
 //!
 //! Invariants:
 //! 1. When a job returns an outcome, its files are whole, synced, under their final names, and their directory is synced:
@@ -22,7 +22,6 @@
 //! Tests: in the parts; `job_tests.rs` for whole jobs, with faults and crashes.
 
 mod flush;
-mod inputs;
 mod job;
 mod outputs;
 pub mod retain;

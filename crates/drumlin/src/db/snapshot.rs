@@ -74,6 +74,12 @@ impl Pinned {
         }
     }
 
+    /// True if a check could only succeed, and would mark nothing.
+    #[inline]
+    pub fn is_plainly_live(&self) -> bool {
+        self.db.store.options.snapshot_expiry.is_none() && !self.db.store.is_closed()
+    }
+
     /// Marks a use. Errors if the snapshot was forgotten for too long and released.
     pub fn check(&self) -> Result<()> {
         self.touch();

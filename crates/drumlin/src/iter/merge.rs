@@ -15,18 +15,20 @@
 //! 3. An entry (key, LSN) that several children hold is visited once: that of the earliest child.
 //! 4. After an error the cursor is invalid until the next seek.
 //!
+//! A seek takes all children through each of its stages together, so that they wait for memory at the same time.
 //! A move against the direction of the last seek is allowed and seeks every child again.
 //! No allocation per entry; a turn copies one key.
 //!
 //! Complexity for k children: seek O(k) child seeks; move one child move and 1 to 2 + 2 log2 k comparisons.
 //! Concurrency: as its children, one thread at a time; `Send`.
-//! Origin: sLSM Algorithm 1 (HeapMerge); we walk both ways, and the separate slot for the current child is ours.
+//! Origin: sLSM Algorithm 1 (HeapMerge); we walk both ways, and the separate slot for the current child, leaving a key whole
+//! and the stages of a seek are ours.
 //! Tests: `merge_tests.rs`.
 
 use std::cmp::Ordering;
 
 use crate::error::Result;
-use crate::iter::Cursor;
+use crate::iter::{Cursor, SEEK_STAGES};
 use crate::key::{Comparator, ComparatorRef, Kind, Lsn, key_prefix};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -113,7 +115,8 @@ impl<C: Cursor> Merge<C> {
     }
 
     /// Leaves the current entry, and the same entry wherever another child holds it.
-    fn leave(&mut self) -> Result<()> {
+    #[inline]
+    fn leave(&mut self, step: impl Fn(&mut C) -> Result<()> + Copy) -> Result<()> {
         let top = self.heads[0];
         while let Some(&other) = self.heads.get(1) {
             // A version's LSN is the place of its log record: different children hold the same LSN
@@ -121,28 +124,23 @@ impl<C: Cursor> Merge<C> {
             if other.lsn != top.lsn || other.prefix != top.prefix || !self.same_key(top, other) {
                 break;
             }
-            self.step(1)?;
+            self.step(1, step)?;
             self.duplicates += 1;
         }
-        self.step(0)
+        self.step(0, step)
     }
 
-    #[cold]
     fn same_key(&self, a: Head, b: Head) -> bool {
         let (a, b) = (self.children[a.child as usize].key(), self.children[b.child as usize].key());
         a == b || (!self.bytewise && self.comparator.compare(a, b) == Ordering::Equal)
     }
 
-    /// Moves the child in `slot` (0 or 1) by one entry and restores the order.
+    /// Moves the child in `slot` (0 or 1) by a `step` and restores the order.
     #[inline]
-    fn step(&mut self, slot: usize) -> Result<()> {
+    fn step(&mut self, slot: usize, step: impl Fn(&mut C) -> Result<()>) -> Result<()> {
         let number = self.heads[slot].child;
         let child = &mut self.children[number as usize];
-        let moved = match self.direction {
-            Direction::Forward => child.next(),
-            Direction::Back => child.prev(),
-        };
-        if let Err(error) = moved {
+        if let Err(error) = step(child) {
             self.heads.clear();
             return Err(error);
         }
@@ -254,7 +252,15 @@ impl<C: Cursor> Cursor for Merge<C> {
     }
 
     fn seek(&mut self, key: &[u8], lsn: Lsn) -> Result<()> {
-        self.seek_all(Direction::Forward, |child| child.seek(key, lsn))
+        for stage in 0..SEEK_STAGES - 1 {
+            for child in &mut self.children {
+                if let Err(error) = child.seek_stage(key, lsn, stage) {
+                    self.heads.clear();
+                    return Err(error);
+                }
+            }
+        }
+        self.seek_all(Direction::Forward, |child| child.seek_stage(key, lsn, SEEK_STAGES - 1))
     }
 
     fn seek_back(&mut self, key: &[u8], lsn: Lsn) -> Result<()> {
@@ -266,7 +272,26 @@ impl<C: Cursor> Cursor for Merge<C> {
         if self.direction == Direction::Back && !self.turn(Direction::Forward)? {
             return Ok(());
         }
-        self.leave()
+        self.leave(C::next)
+    }
+
+    #[inline]
+    fn next_key(&mut self) -> Result<()> {
+        if self.direction == Direction::Back
+            && !self.turn(Direction::Forward)?
+            && !(self.valid() && self.key() == self.turning_key)
+        {
+            return Ok(());
+        }
+        let top = self.heads[0];
+        // All that stand on this key come before the others: each leaves it when it is the root.
+        while let Some(&other) = self.heads.get(1) {
+            if other.prefix != top.prefix || !self.same_key(top, other) {
+                break;
+            }
+            self.step(1, C::next_key)?;
+        }
+        self.step(0, C::next_key)
     }
 
     #[inline]
@@ -274,7 +299,7 @@ impl<C: Cursor> Cursor for Merge<C> {
         if self.direction == Direction::Forward && !self.turn(Direction::Back)? {
             return Ok(());
         }
-        self.leave()
+        self.leave(C::prev)
     }
 
     #[inline]

@@ -73,6 +73,11 @@ impl Cursor for VecCursor {
         let at = self.at.unwrap();
         self.moved(Some(at + 1))
     }
+    fn next_key(&mut self) -> Result<()> {
+        let here = &self.entries[self.at.unwrap()].key;
+        let at = self.entries.partition_point(|e| self.comparator.compare(&e.key, here).is_le());
+        self.moved(Some(at))
+    }
     fn prev(&mut self) -> Result<()> {
         let at = self.at.unwrap();
         self.moved(at.checked_sub(1))
@@ -193,7 +198,7 @@ fn a_merge_walks_as_the_sorted_union_would_in_every_direction() {
                     order == Ordering::Less || (or_at && order == Ordering::Equal)
                 })
             };
-            match (dice.below(8), at) {
+            match (dice.below(9), at) {
                 (0, _) | (2.., None) => {
                     merge.seek(&key, lsn).unwrap();
                     at = Some(place(false)).filter(|&at| at < union.len());
@@ -202,7 +207,12 @@ fn a_merge_walks_as_the_sorted_union_would_in_every_direction() {
                     merge.seek_back(&key, lsn).unwrap();
                     at = place(true).checked_sub(1);
                 }
-                (2..=4, Some(here)) => {
+                (2, Some(here)) => {
+                    merge.next_key().unwrap();
+                    let behind = |e: &Entry| comparator.compare(&e.key, &union[here].key).is_gt();
+                    at = union.iter().position(behind);
+                }
+                (3..=4, Some(here)) => {
                     merge.next().unwrap();
                     at = Some(here + 1).filter(|&at| at < union.len());
                 }

@@ -12,16 +12,24 @@
 //!
 //! Concurrency: a cursor belongs to one thread at a time and is `Send`.
 
+pub mod either;
 pub mod horizons;
 pub mod merge;
 pub mod tombstones;
 
+pub use either::Either;
 pub use horizons::Horizons;
 pub use merge::Merge;
 pub use tombstones::{RangeTombstone, Tombstones};
 
 use crate::error::Result;
 use crate::key::{Kind, Lsn};
+
+/// After this many versions of one key a seek is cheaper than steps.
+pub const STEPS_BEFORE_SEEK: usize = 8;
+
+/// Stages of a seek; see [`Cursor::seek_stage`].
+pub const SEEK_STAGES: usize = 4;
 
 /// A position in a sorted sequence of versions.
 pub trait Cursor: Send {
@@ -32,12 +40,20 @@ pub trait Cursor: Send {
     /// Moves to the first entry at or after (key, lsn) in internal order:
     /// the newest version of `key` with LSN ≤ `lsn`, else the first version of the next key.
     fn seek(&mut self, key: &[u8], lsn: Lsn) -> Result<()>;
+    /// One stage of a seek, of [`SEEK_STAGES`], to be taken in order, with nothing in between; the last one is as `seek`.
+    /// Whoever seeks several cursors takes all of them through a stage before the next: what one starts to load from memory
+    /// arrives while the others are at work.
+    fn seek_stage(&mut self, key: &[u8], lsn: Lsn, stage: usize) -> Result<()> {
+        if stage + 1 == SEEK_STAGES { self.seek(key, lsn) } else { Ok(()) }
+    }
     /// Moves to the last entry at or before (key, lsn) in internal order.
     /// `seek_back(k, Lsn::MAX)` lands before every version of `k`; `seek_back(k, Lsn::ZERO)` on
     /// the oldest version of `k` or, if it has none, before it.
     fn seek_back(&mut self, key: &[u8], lsn: Lsn) -> Result<()>;
     /// Moves one entry forward.
     fn next(&mut self) -> Result<()>;
+    /// Moves to the first entry of the next key, past all versions of the present one.
+    fn next_key(&mut self) -> Result<()>;
     /// Moves one entry back.
     fn prev(&mut self) -> Result<()>;
     /// True if on an entry.
@@ -50,40 +66,4 @@ pub trait Cursor: Send {
     fn kind(&self) -> Kind;
     /// The value; empty for tombstones. Panics if not valid.
     fn value(&self) -> &[u8];
-}
-
-impl<C: Cursor + ?Sized> Cursor for Box<C> {
-    fn seek_first(&mut self) -> Result<()> {
-        (**self).seek_first()
-    }
-    fn seek_last(&mut self) -> Result<()> {
-        (**self).seek_last()
-    }
-    fn seek(&mut self, key: &[u8], lsn: Lsn) -> Result<()> {
-        (**self).seek(key, lsn)
-    }
-    fn seek_back(&mut self, key: &[u8], lsn: Lsn) -> Result<()> {
-        (**self).seek_back(key, lsn)
-    }
-    fn next(&mut self) -> Result<()> {
-        (**self).next()
-    }
-    fn prev(&mut self) -> Result<()> {
-        (**self).prev()
-    }
-    fn valid(&self) -> bool {
-        (**self).valid()
-    }
-    fn key(&self) -> &[u8] {
-        (**self).key()
-    }
-    fn lsn(&self) -> Lsn {
-        (**self).lsn()
-    }
-    fn kind(&self) -> Kind {
-        (**self).kind()
-    }
-    fn value(&self) -> &[u8] {
-        (**self).value()
-    }
 }

@@ -46,5 +46,6 @@ mod memtable_tests;
 mod skiplist_tests;
 
 pub use bulk::Gathered;
+pub use cursor::MemCursor;
 pub use memtable::MemTable;
 pub use tombstone_run::ReservedRanges;

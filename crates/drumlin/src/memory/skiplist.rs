@@ -61,8 +61,6 @@ const STEPS_MAX: usize = 16;
 
 /// Nodes that a search passes from where the guide leads it before it begins at the head.
 const GUIDED_STEPS_MAX: usize = 32;
-/// Hints that a search takes, one after the other.
-const HINTS_MAX: usize = 2;
 /// Nodes of a level by which those of level 0 are told: a sixteenth off, in the mean.
 const COUNTED_MIN: u64 = 256;
 
@@ -201,8 +199,9 @@ impl SkipList {
                 link.store(last.unit(), Ordering::Relaxed);
             }
         };
-        let guided = self.guided_to(place);
-        if let Some((last, _, _)) = guided {
+        let hint = self.hint(place);
+        let guided = hint.and_then(|hint| self.follow(hint, place));
+        if let Some((last, _)) = guided {
             remember(0, last);
         }
         let bottom = usize::from(guided.is_some());
@@ -210,7 +209,7 @@ impl SkipList {
             let top = self.height.load(Ordering::Relaxed).max(height) - 1;
             self.walk(self.head(), top, bottom, place, remember);
         }
-        guided.map_or(0, |(_, _, leaf)| leaf)
+        hint.map_or(0, |hint| hint.leaf)
     }
 
     /// Makes a node that is in no list: for `bulk`.
@@ -316,49 +315,56 @@ impl SkipList {
         }
     }
 
-    /// The last node before `place`, the unit of the one after it, and the guide's leaf; `None` if the guide does not lead
-    /// near it.
+    /// Where the guide says that `place` is; starts to load the nodes that it names.
     #[inline]
-    fn guided_to(&self, place: Place<'_>) -> Option<(Node<'_>, u32, u32)> {
+    pub(super) fn hint(&self, place: Place<'_>) -> Option<Hint> {
         if !self.guided {
             return None;
         }
-        for _ in 0..HINTS_MAX {
-            let Hint { before, behind, leaf } = self.guide.find(self, place)?;
-            let behind = if behind == 0 { self.head } else { behind };
-            let before = if before == 0 { self.head } else { before };
-            // Where the search most likely ends: both are loaded beside one another.
-            // SAFETY: the guide was told of them when they were linked, and handed them on with Release and Acquire.
-            let mut last = unsafe {
-                self.nodes.prefetch(self.nodes.node(behind));
-                self.nodes.node(before)
-            };
-            if before != self.head && !self.is_before_bytewise(last, place) {
-                // Somebody was changing what led here.
-                continue;
-            }
-            let mut steps = 0;
-            while steps < GUIDED_STEPS_MAX {
-                // SAFETY: every node has a level 0.
-                let next = unsafe { self.nodes.link(last, 0) }.load(Ordering::Acquire);
-                // SAFETY: read from a link, with Acquire.
-                match (next != 0).then(|| unsafe { self.nodes.node(next) }) {
-                    Some(follower) if self.is_before_bytewise(follower, place) => last = follower,
-                    _ => return Some((last, next, leaf)),
-                }
-                steps += 1;
-            }
-            // Much came in there that the guide was not told of.
-            return None;
+        let hint = self.guide.find(self, place)?;
+        for unit in [hint.before, hint.behind] {
+            // SAFETY: the guide was told of it when it was linked, and handed it on with Release and Acquire.
+            self.nodes.prefetch(unsafe { self.nodes.node(if unit == 0 { self.head } else { unit }) });
         }
+        Some(hint)
+    }
+
+    /// The last node before `place`, and the unit of the one after it; `None` if the hint does not lead near it.
+    #[inline]
+    fn follow(&self, hint: Hint, place: Place<'_>) -> Option<(Node<'_>, u32)> {
+        let mut last = self.head();
+        if hint.before != 0 {
+            // SAFETY: as above.
+            last = unsafe { self.nodes.node(hint.before) };
+            if !self.is_before_bytewise(last, place) {
+                // Somebody was changing what led here.
+                return None;
+            }
+        }
+        for _ in 0..GUIDED_STEPS_MAX {
+            // SAFETY: every node has a level 0.
+            let next = unsafe { self.nodes.link(last, 0) }.load(Ordering::Acquire);
+            // SAFETY: read from a link, with Acquire.
+            match (next != 0).then(|| unsafe { self.nodes.node(next) }) {
+                Some(follower) if self.is_before_bytewise(follower, place) => last = follower,
+                _ => return Some((last, next)),
+            }
+        }
+        // Much came in there that the guide was not told of.
         None
     }
 
     /// The first node at or after `place`.
     #[inline]
     pub(super) fn find(&self, place: Place<'_>) -> Option<Node<'_>> {
-        let next = match self.guided_to(place) {
-            Some((_, next, _)) => next,
+        self.find_from(self.hint(place), place)
+    }
+
+    /// The same, from where `hint` said.
+    #[inline]
+    pub(super) fn find_from(&self, hint: Option<Hint>, place: Place<'_>) -> Option<Node<'_>> {
+        let next = match hint.and_then(|hint| self.follow(hint, place)) {
+            Some((_, next)) => next,
             None => {
                 let top = self.height.load(Ordering::Relaxed) - 1;
                 self.walk(self.head(), top, 0, place, |_, _| ()).1
@@ -620,11 +626,6 @@ fn compare_tails(a: &[u8], b: &[u8]) -> Order {
 
 #[cfg(test)]
 impl SkipList {
-    /// What the guide names for a place.
-    pub(super) fn hint(&self, place: Place<'_>) -> Option<Hint> {
-        self.guide.find(self, place)
-    }
-
     /// Bytes of the guide's arrays.
     #[cfg(not(loom))]
     pub(super) fn guide_bytes(&self) -> usize {

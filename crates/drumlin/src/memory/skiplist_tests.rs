@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 
 use crate::dice::Dice;
-use crate::iter::Cursor;
+use crate::iter::{Cursor, SEEK_STAGES};
 use crate::key::{Bytewise, Comparator, ComparatorRef, Kind, Lsn, bytewise};
 
 use super::MemTable;
@@ -68,6 +68,13 @@ fn assert_same(table: &Arc<MemTable>, model: &Model, random: &mut Dice) {
         let place = (key.clone(), Reverse(lsn));
         cursor.seek(&key, Lsn(lsn)).unwrap();
         assert_eq!(current(&cursor), entry(model.range(&place..).next()), "seek {key:?} {lsn}");
+        (0..SEEK_STAGES).for_each(|stage| cursor.seek_stage(&key, Lsn(lsn), stage).unwrap());
+        assert_eq!(current(&cursor), entry(model.range(&place..).next()), "in stages {key:?} {lsn}");
+        if let Some((key, ..)) = current(&cursor) {
+            cursor.next_key().unwrap();
+            let behind = (std::ops::Bound::Excluded((key.clone(), Reverse(0))), std::ops::Bound::Unbounded);
+            assert_eq!(current(&cursor), entry(model.range(behind).next()), "behind {key:?}");
+        }
         cursor.seek_back(&key, Lsn(lsn)).unwrap();
         assert_eq!(current(&cursor), entry(model.range(..=&place).next_back()), "seek_back {key:?} {lsn}");
         // A random walk from there, turning as it likes.

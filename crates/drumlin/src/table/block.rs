@@ -228,7 +228,24 @@ pub(super) struct Entry<'a> {
     value_end: usize,
 }
 
-impl Entry<'_> {
+impl<'a> Entry<'a> {
+    /// The entry of these bytes, which end at `end` in the block.
+    #[inline(always)]
+    pub(super) fn parse(bytes: &'a [u8], end: usize) -> Result<Entry<'a>, Malformed> {
+        let kind = *bytes.first().ok_or(Malformed)?;
+        let mut at = 1;
+        let lsn = Lsn(get_varint(bytes, &mut at)?);
+        let suffix_bytes = match bytes.get(at) {
+            Some(&short) if short < 0x80 => {
+                at += 1;
+                short as usize
+            }
+            _ => usize::try_from(get_varint(bytes, &mut at)?).or(Err(Malformed))?,
+        };
+        let (suffix, value) = bytes[at..].split_at_checked(suffix_bytes).ok_or(Malformed)?;
+        Ok(Entry { suffix, lsn, kind, value, value_end: end })
+    }
+
     /// Where the value lies in the block.
     #[inline]
     pub(super) fn value_at(&self) -> Range<usize> {
@@ -288,19 +305,18 @@ impl<'a> Block<'a> {
             Some(before) => self.ends.get(before).ok_or(Malformed)?,
             None => 0,
         };
-        let bytes = self.entries.get(start..end).ok_or(Malformed)?;
-        let kind = *bytes.first().ok_or(Malformed)?;
-        let mut at = 1;
-        let lsn = Lsn(get_varint(bytes, &mut at)?);
-        let suffix_bytes = match bytes.get(at) {
-            Some(&short) if short < 0x80 => {
-                at += 1;
-                short as usize
-            }
-            _ => usize::try_from(get_varint(bytes, &mut at)?).or(Err(Malformed))?,
+        Entry::parse(self.entries.get(start..end).ok_or(Malformed)?, self.entries_at + end)
+    }
+
+    /// Where its parts lie.
+    pub(super) fn layout(&self) -> Layout {
+        let count = self.len();
+        let end_bytes = match self.ends {
+            Ends::Narrow(_) => 2,
+            Ends::Wide(_) => 4,
         };
-        let (suffix, value) = bytes[at..].split_at_checked(suffix_bytes).ok_or(Malformed)?;
-        Ok(Entry { suffix, lsn, kind, value, value_end: self.entries_at + end })
+        let prefix_at = self.entries_at - self.prefix.len();
+        Layout { count, end_bytes, ends_at: prefix_at - count * end_bytes, entries_at: self.entries_at }
     }
 
     /// Checks what `parse` and `entry` do not: that the entries fill the block, the prefix is as long as can be, and heads are
@@ -368,6 +384,31 @@ impl<'a> Block<'a> {
         }
         let entry = self.entry(position)?;
         Ok((key.strip_prefix(self.prefix) == Some(entry.suffix)).then_some(entry))
+    }
+}
+
+/// Where the parts of a block lie that a walk needs, so that it parses a block once and not at every step.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Layout {
+    /// Number of entries.
+    pub(super) count: usize,
+    /// Bytes of each of `ends`: 2 or 4.
+    end_bytes: usize,
+    ends_at: usize,
+    /// Where the first entry begins.
+    pub(super) entries_at: usize,
+}
+
+impl Layout {
+    /// Where the `n`-th entry ends in the block, of which `bytes` are all.
+    #[inline(always)]
+    pub(super) fn end(&self, bytes: &[u8], n: usize) -> Result<usize, Malformed> {
+        let rest = bytes.get(self.ends_at + n * self.end_bytes..).ok_or(Malformed)?;
+        let end = match self.end_bytes {
+            2 => u16::from_le_bytes(*rest.first_chunk().ok_or(Malformed)?) as usize,
+            _ => u32::from_le_bytes(*rest.first_chunk().ok_or(Malformed)?) as usize,
+        };
+        Ok(self.entries_at + end)
     }
 }
 

@@ -12,18 +12,22 @@
 //! were read from the file, the next read takes four times as much as the last, up to
 //! `readahead_bytes`; a seek elsewhere starts small again.
 //!
+//! What is cached is waited for as little as can be: a step over the end of a block starts to load the next block's first
+//! lines, the cache's entry of the one behind it, and the bucket of a third; and a seek does so in stages (`iter::Cursor`).
+//!
 //! Concurrency: one thread at a time; `Send`. Tests: `table/tests/`.
 
 use std::ops::Deref;
 use std::sync::Arc;
 
+use crate::cache::Stage;
 use crate::encoding::Malformed;
 use crate::error::Result;
-use crate::iter::Cursor;
+use crate::iter::{Cursor, STEPS_BEFORE_SEEK};
 use crate::key::{Kind, Lsn};
 use crate::pages::{PageVec, Pages};
 use crate::table::TableHandle;
-use crate::table::block::{Block, Order};
+use crate::table::block::Order;
 use crate::table::frame;
 use crate::table::handle::known_kind;
 use crate::table::index::{Index, Place};
@@ -121,9 +125,13 @@ pub struct TableCursor<H: Deref<Target = TableHandle> + Send = Arc<TableHandle>>
     /// Child of the leaf (or of the root, without leaves) that is the current block.
     child: usize,
     place: Place,
+    /// The block that a seek under way will look at.
+    ahead: Option<Place>,
     buffer: Buffer,
     window: Window,
     walk: Walk,
+    /// Scratch for the key of a block that is left.
+    left_key: Vec<u8>,
 }
 
 impl<H: Deref<Target = TableHandle> + Send> TableCursor<H> {
@@ -136,9 +144,11 @@ impl<H: Deref<Target = TableHandle> + Send> TableCursor<H> {
             leaf: None,
             child: 0,
             place: Place::default(),
+            ahead: None,
             buffer: Buffer::default(),
             window: Window::new(),
             walk: Walk::default(),
+            left_key: Vec::new(),
         }
     }
 
@@ -176,11 +186,15 @@ impl<H: Deref<Target = TableHandle> + Send> TableCursor<H> {
         resident: &Resident,
         body: impl FnOnce(Index<'_>) -> Result<R, Malformed>,
     ) -> Result<R> {
-        let index = match &self.leaf {
+        self.index(resident).and_then(body).map_err(resident.malformed(root_place(resident)))
+    }
+
+    /// The current index.
+    fn index<'a>(&'a self, resident: &'a Resident) -> Result<Index<'a>, Malformed> {
+        match &self.leaf {
             Some(leaf) => Index::parse(leaf),
             None => resident.root().ok_or(Malformed),
-        };
-        index.and_then(body).map_err(resident.malformed(root_place(resident)))
+        }
     }
 
     /// Makes the block of the current index's `child` current, the walk being off.
@@ -232,8 +246,8 @@ impl<H: Deref<Target = TableHandle> + Send> TableCursor<H> {
 
     /// Runs a step of the walk on the current block.
     #[inline(always)]
-    fn step<R>(&mut self, body: impl FnOnce(&mut Walk, Block<'_>) -> Result<R, Malformed>) -> Result<R> {
-        match Block::parse(self.buffer.bytes()).and_then(|block| body(&mut self.walk, block)) {
+    fn step<R>(&mut self, body: impl FnOnce(&mut Walk, &[u8]) -> Result<R, Malformed>) -> Result<R> {
+        match body(&mut self.walk, self.buffer.bytes()) {
             Ok(result) => Ok(result),
             Err(Malformed) => Err(self.fail()),
         }
@@ -249,6 +263,14 @@ impl<H: Deref<Target = TableHandle> + Send> TableCursor<H> {
         }
     }
 
+    /// Starts to load what the next steps over an end of a block wait for: each of the next blocks by one stage more.
+    fn prefetch_behind(&self, resident: &Resident) {
+        let Ok(index) = self.index(resident) else { return };
+        for (ahead, stage) in [Stage::Block, Stage::Entry, Stage::Bucket].into_iter().enumerate() {
+            self.prefetch(index.place(self.child + 1 + ahead).ok(), stage);
+        }
+    }
+
     /// Moves to the first entry of the next block, or off the end.
     #[cold]
     fn next_block(&mut self) -> Result<()> {
@@ -257,6 +279,7 @@ impl<H: Deref<Target = TableHandle> + Send> TableCursor<H> {
         let children = self.with_index(&resident, |index| Ok(index.len()))?;
         if self.child + 1 < children {
             self.enter_block(&resident, self.child + 1)?;
+            self.prefetch_behind(&resident);
         } else if self.leaf.is_some() && self.leaf_at + 1 < root.len() {
             self.enter_leaf(&resident, &root, self.leaf_at + 1)?;
             self.enter_block(&resident, 0)?;
@@ -265,6 +288,25 @@ impl<H: Deref<Target = TableHandle> + Send> TableCursor<H> {
             return Ok(());
         }
         self.step(Walk::first)
+    }
+
+    /// Moves to the first entry of the blocks behind whose key is not the one that the walk was on last.
+    #[cold]
+    fn next_block_key(&mut self) -> Result<()> {
+        let mut key = std::mem::take(&mut self.left_key);
+        key.clear();
+        key.extend_from_slice(self.walk.key());
+        let mut steps = 0;
+        self.next_block()?;
+        while self.walk.is_on() && self.walk.key() == key {
+            steps += 1;
+            match steps {
+                STEPS_BEFORE_SEEK => self.seek_stored(&key, Lsn::ZERO)?,
+                _ => self.advance()?,
+            }
+        }
+        self.left_key = key;
+        Ok(())
     }
 
     /// Moves to the last entry of the block before, or off the start.
@@ -314,6 +356,25 @@ impl<H: Deref<Target = TableHandle> + Send> TableCursor<H> {
         if self.step(Walk::prev)? { Ok(()) } else { self.prev_block() }
     }
 
+    /// Where a seek will find its block, if the table is open and its index in one piece; else nowhere.
+    fn cached_place(&mut self, key: &[u8], lsn: Lsn) -> Option<Place> {
+        if self.resident.is_none() {
+            self.resident = self.table.resident_if_open();
+        }
+        let resident = self.resident.as_deref().filter(|resident| !resident.has_leaves())?;
+        let root = resident.root()?;
+        let order = Order::of(&*self.table.options().comparator);
+        let child = root.find(order, key, lsn).ok()?;
+        root.place(child).ok()
+    }
+
+    #[inline]
+    fn prefetch(&self, place: Option<Place>, stage: Stage) {
+        if let Some(place) = place {
+            self.table.prefetch_block(place, stage);
+        }
+    }
+
     /// `seek` by the LSNs as they are stored.
     fn seek_stored(&mut self, key: &[u8], lsn: Lsn) -> Result<()> {
         self.walk.reset();
@@ -330,7 +391,7 @@ impl<H: Deref<Target = TableHandle> + Send> TableCursor<H> {
             child = self.with_index(&resident, |leaf| leaf.find(order, key, lsn))?;
         }
         self.enter_block(&resident, child)?;
-        let found = self.step(|walk, block| walk.seek(block, order, key, lsn))?;
+        let found = self.step(|walk, bytes| walk.seek(bytes, order, key, lsn))?;
         if found { Ok(()) } else { self.next_block() }
     }
 }
@@ -377,6 +438,19 @@ impl<H: Deref<Target = TableHandle> + Send> Cursor for TableCursor<H> {
         self.settle(true)
     }
 
+    fn seek_stage(&mut self, key: &[u8], lsn: Lsn, stage: usize) -> Result<()> {
+        match stage {
+            0 => {
+                self.ahead = self.cached_place(key, lsn);
+                self.prefetch(self.ahead, Stage::Bucket);
+            }
+            1 => self.prefetch(self.ahead, Stage::Entry),
+            2 => self.prefetch(self.ahead, Stage::Block),
+            _ => return self.seek(key, lsn),
+        }
+        Ok(())
+    }
+
     fn seek_back(&mut self, key: &[u8], lsn: Lsn) -> Result<()> {
         self.seek(key, lsn)?;
         if !self.valid() {
@@ -389,6 +463,14 @@ impl<H: Deref<Target = TableHandle> + Send> Cursor for TableCursor<H> {
     #[inline]
     fn next(&mut self) -> Result<()> {
         self.advance()?;
+        self.settle(true)
+    }
+
+    #[inline]
+    fn next_key(&mut self) -> Result<()> {
+        if !self.step(Walk::next_key)? {
+            self.next_block_key()?;
+        }
         self.settle(true)
     }
 

@@ -21,6 +21,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use crossbeam_epoch::Guard;
 
+use crate::cache::Stage;
 use crate::error::{Error, Result};
 use crate::iter::{Cursor, Tombstones};
 use crate::key::{Kind, Lsn};
@@ -351,6 +352,17 @@ impl TableHandle {
         // Behind the lock: it may close other tables, and this one.
         self.shelf.opened(self.me.clone(), bytes);
         Ok(resident)
+    }
+
+    /// The resident parts, if the table is open.
+    pub(super) fn resident_if_open(&self) -> Option<Arc<Resident>> {
+        self.resident.get()
+    }
+
+    /// Starts to load what a stage of [`TableHandle::cached`] reads.
+    #[inline]
+    pub(super) fn prefetch_block(&self, place: Place, stage: Stage) {
+        self.shelf.cache.prefetch(self.meta.id.0, place.offset, stage, &crossbeam_epoch::pin());
     }
 
     /// The block if it is cached, counted as a hit or a miss.

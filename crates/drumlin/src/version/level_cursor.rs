@@ -13,9 +13,12 @@
 use std::sync::Arc;
 
 use crate::error::Result;
-use crate::iter::Cursor;
+use crate::iter::{Cursor, Either, SEEK_STAGES};
 use crate::key::{ComparatorRef, Kind, Lsn};
 use crate::table::{CursorOptions, TableCursor, TableHandle};
+
+/// A table of level 0, or a deeper level.
+pub type PartCursor = Either<TableCursor, LevelCursor>;
 
 /// Walks the tables of one level in key order.
 pub struct LevelCursor {
@@ -45,7 +48,16 @@ impl LevelCursor {
     }
 
     /// Off the end of a table: on to the first entry of the next that has one.
+    #[inline]
     fn settle_forward(&mut self) -> Result<()> {
+        match &self.current {
+            Some((_, cursor)) if !cursor.valid() => self.next_table(),
+            _ => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn next_table(&mut self) -> Result<()> {
         while let Some((index, cursor)) = &self.current {
             if cursor.valid() {
                 return Ok(());
@@ -75,6 +87,7 @@ impl LevelCursor {
         Ok(())
     }
 
+    #[inline]
     fn on(&self) -> &TableCursor {
         &self.current.as_ref().expect("the cursor is valid").1
     }
@@ -106,6 +119,25 @@ impl Cursor for LevelCursor {
         self.settle_forward()
     }
 
+    fn seek_stage(&mut self, key: &[u8], lsn: Lsn, stage: usize) -> Result<()> {
+        if stage + 1 == SEEK_STAGES {
+            return self.seek(key, lsn);
+        }
+        if stage == 0 {
+            let comparator = &self.comparator;
+            let index = self.tables.partition_point(|t| t.meta().ends_before(&**comparator, key));
+            if index == self.tables.len() {
+                self.current = None;
+            } else {
+                self.enter(index);
+            }
+        }
+        match &mut self.current {
+            Some((_, cursor)) => cursor.seek_stage(key, lsn, stage),
+            None => Ok(()),
+        }
+    }
+
     fn seek_back(&mut self, key: &[u8], lsn: Lsn) -> Result<()> {
         let comparator = &self.comparator;
         let after = self.tables.partition_point(|t| comparator.compare(&t.meta().smallest, key).is_le());
@@ -124,6 +156,15 @@ impl Cursor for LevelCursor {
         self.settle_forward()
     }
 
+    /// No user key is split over two tables of a level.
+    #[inline]
+    fn next_key(&mut self) -> Result<()> {
+        if let Some((_, cursor)) = &mut self.current {
+            cursor.next_key()?;
+        }
+        self.settle_forward()
+    }
+
     fn prev(&mut self) -> Result<()> {
         if let Some((_, cursor)) = &mut self.current {
             cursor.prev()?;
@@ -131,22 +172,27 @@ impl Cursor for LevelCursor {
         self.settle_back()
     }
 
+    #[inline]
     fn valid(&self) -> bool {
         self.current.as_ref().is_some_and(|(_, cursor)| cursor.valid())
     }
 
+    #[inline]
     fn key(&self) -> &[u8] {
         self.on().key()
     }
 
+    #[inline]
     fn lsn(&self) -> Lsn {
         self.on().lsn()
     }
 
+    #[inline]
     fn kind(&self) -> Kind {
         self.on().kind()
     }
 
+    #[inline]
     fn value(&self) -> &[u8] {
         self.on().value()
     }

@@ -25,11 +25,11 @@ use std::sync::Arc;
 use crossbeam_epoch::Guard;
 
 use crate::error::Result;
-use crate::iter::{Cursor, Tombstones};
+use crate::iter::{Either, Tombstones};
 use crate::key::{Comparator, ComparatorRef, Kind, Lsn};
 use crate::table::{CursorOptions, TableHandle, TableId, TableMeta, Version};
 
-use super::level_cursor::LevelCursor;
+use super::level_cursor::{LevelCursor, PartCursor};
 use super::state::Misfit;
 
 /// Tables whose filters a get loads at once.
@@ -157,26 +157,31 @@ impl Levels {
     /// One cursor per table of level 0, newest first, and one per deeper level, for scans; without the tables and levels
     /// that have no key from `start` to `end` (both inclusive; `None` is unbounded). The cursors may still walk beyond the
     /// range. No I/O.
-    pub fn cursors(&self, start: Option<&[u8]>, end: Option<&[u8]>) -> Vec<Box<dyn Cursor>> {
+    pub fn cursors<'a>(
+        &'a self,
+        start: Option<&'a [u8]>,
+        end: Option<&'a [u8]>,
+    ) -> impl Iterator<Item = PartCursor> + 'a {
         let comparator = &*self.comparator;
         let options = CursorOptions::default();
-        let mut cursors: Vec<Box<dyn Cursor>> = Vec::with_capacity(self.level(0).len() + self.depth());
-        for table in self.level(0).iter().filter(|t| t.meta().overlaps(comparator, start, end, true)) {
-            cursors.push(Box::new(table.cursor(options)));
-        }
-        for tables in self.levels.iter().skip(1) {
-            let first = start.map_or(0, |start| {
-                tables.partition_point(|table| table.meta().ends_before(comparator, start))
-            });
-            if tables.get(first).is_some_and(|t| t.meta().overlaps(comparator, start, end, true)) {
-                cursors.push(Box::new(LevelCursor::new(
-                    self.comparator.clone(),
-                    Arc::clone(tables),
-                    options,
-                )));
-            }
-        }
-        cursors
+        let overlaps = move |table: &&Arc<TableHandle>| table.meta().overlaps(comparator, start, end, true);
+        let newest =
+            self.level(0).iter().filter(overlaps).map(move |table| Either::Left(table.cursor(options)));
+        let deeper = self.levels.iter().skip(1).filter(move |tables| {
+            let ends_before =
+                |table: &Arc<TableHandle>| table.meta().ends_before(comparator, start.unwrap_or_default());
+            let first = start.map_or(0, |_| tables.partition_point(ends_before));
+            tables.get(first).is_some_and(|table| overlaps(&table))
+        });
+        let deeper = deeper.map(move |tables| {
+            Either::Right(LevelCursor::new(self.comparator.clone(), Arc::clone(tables), options))
+        });
+        newest.chain(deeper)
+    }
+
+    /// How many cursors there are at most.
+    pub fn cursors_most(&self) -> usize {
+        self.level(0).len() + self.depth()
     }
 
     /// About what the tables hold from `start` on and before `end` (`None` is unbounded). Exact but for the tables that an

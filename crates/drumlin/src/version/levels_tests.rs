@@ -8,7 +8,7 @@ use super::*;
 use crate::cache::BlockCache;
 use crate::dice::Dice;
 use crate::env::{Fault, FaultyFs, FileSystem, MemFs, Operation};
-use crate::iter::{Cursor, Horizons, Merge, RangeTombstone, Tombstones};
+use crate::iter::{Cursor, Horizons, Merge, RangeTombstone, SEEK_STAGES, Tombstones};
 use crate::key::{Bytewise, KeyHasher, Kind, Lsn, bytewise, compare_versions};
 use crate::options::KeyspaceOptions;
 use crate::table::{
@@ -168,12 +168,26 @@ fn check_cursor(cursor: &mut dyn Cursor, rows: &[Row], dice: &mut Dice, context:
     }
     walked.reverse();
     assert_eq!(walked, rows, "{context}: back");
+    cursor.seek_first().unwrap();
+    walked.clear();
+    while cursor.valid() {
+        walked.push(row_of(cursor));
+        cursor.next_key().unwrap();
+    }
+    let mut newest = rows.to_vec();
+    newest.dedup_by(|later, earlier| later.0 == earlier.0);
+    assert_eq!(walked, newest, "{context}: by keys");
     for _ in 0..60 {
         let (key, lsn) =
             (key(dice.below(KEYS + 2)), [Lsn::ZERO, Lsn::MAX, Lsn(dice.below(1300))][dice.below(3) as usize]);
         let order = |r: &Row| compare_versions(&Bytewise, (&r.0, r.1), (&key, lsn));
         let first = rows.partition_point(|r| order(r).is_lt());
-        cursor.seek(&key, lsn).unwrap();
+        if dice.below(2) == 0 {
+            cursor.seek(&key, lsn).unwrap();
+        } else {
+            (0..SEEK_STAGES).for_each(|stage| cursor.seek_stage(&key, lsn, stage).unwrap());
+        }
+        assert!(cursor.valid() || first == rows.len(), "{context}: seek {key:?} {lsn}");
         for expected in rows[first..].iter().take(5) {
             assert!(cursor.valid(), "{context}: seek {key:?} {lsn}");
             assert_eq!(&row_of(cursor), expected, "{context}: seek {key:?} {lsn}");
@@ -206,7 +220,7 @@ fn cursors_walk_every_version_once_both_ways_from_anywhere() {
             let mut cursor = LevelCursor::new(bytewise(), tables, CursorOptions::default());
             check_cursor(&mut cursor, &rows, &mut dice, &format!("seed {seed} level {level}"));
         }
-        let mut all = Merge::new(bytewise(), store.levels.cursors(None, None));
+        let mut all = Merge::new(bytewise(), store.levels.cursors(None, None).collect());
         all.seek_first().unwrap();
         let mut walked = Vec::new();
         while all.valid() {
@@ -226,7 +240,7 @@ fn cursors_of_a_range_leave_out_only_what_lies_outside() {
             let (start, end) = (dice.below(KEYS), dice.below(KEYS));
             let (start, end) = (key(start.min(end)), key(start.max(end)));
             let cursors = store.levels.cursors(Some(&start), Some(&end));
-            let mut merge = Merge::new(bytewise(), cursors);
+            let mut merge = Merge::new(bytewise(), cursors.collect());
             merge.seek(&start, Lsn::MAX).unwrap();
             let mut walked = Vec::new();
             while merge.valid() && merge.key() <= end.as_slice() {
@@ -335,7 +349,7 @@ fn a_level_cursor_opens_only_what_it_enters() {
         counter.fetch_add(usize::from(call.operation == Operation::Open), Ordering::SeqCst);
     })));
     let levels = Levels::new(bytewise(), vec![Vec::new(), tables]);
-    let mut cursor = levels.cursors(None, None).pop().unwrap();
+    let mut cursor = levels.cursors(None, None).last().unwrap();
     assert_eq!(opened.load(Ordering::SeqCst), 0);
     cursor.seek(&key(4), Lsn::MAX).unwrap();
     assert_eq!(opened.load(Ordering::SeqCst), 1);

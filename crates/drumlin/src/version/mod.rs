@@ -32,7 +32,7 @@ mod state;
 
 pub use edit::{Change, VersionEdit};
 pub use identity::{Identity, STORE_FILE};
-pub use level_cursor::LevelCursor;
+pub use level_cursor::{LevelCursor, PartCursor};
 pub use levels::Levels;
 #[cfg(test)]
 pub use manifest::REWRITE_BYTES_MIN;

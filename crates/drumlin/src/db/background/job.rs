@@ -23,7 +23,7 @@ use crossbeam_epoch as epoch;
 
 use crate::compaction::{CompactionOutcome, JobContext, run_compaction, run_flush};
 use crate::error::{Error, Result};
-use crate::iter::{Cursor, Horizons};
+use crate::iter::Horizons;
 use crate::key::Lsn;
 use crate::layout::CompactionPlan;
 use crate::sync::failpoint;
@@ -174,8 +174,7 @@ pub(crate) fn flush_generations(
     context: &JobContext,
     generations: &[Arc<Generation>],
 ) -> Result<CompactionOutcome> {
-    let cursors: Vec<Box<dyn Cursor>> =
-        generations.iter().map(|g| Box::new(g.memtable.cursor()) as Box<dyn Cursor>).collect();
+    let cursors: Vec<_> = generations.iter().map(|g| g.memtable.cursor()).collect();
     let horizons = Horizons::of_snapshots(context.snapshots.clone());
     let tombstones: Vec<_> = generations.iter().flat_map(|g| g.memtable.tombstones(&horizons)).collect();
     run_flush(cursors, &tombstones, context)

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use super::*;
-use crate::iter::{Cursor, RangeTombstone};
+use crate::iter::{Cursor, RangeTombstone, SEEK_STAGES};
 use crate::key::{Comparator, ComparatorRef};
 
 /// Sorts by length, then backwards: nothing like the order of bytes.
@@ -102,6 +102,10 @@ impl Model {
 
     fn check_seek(&self, cursor: &mut TableCursor, key: &[u8], lsn: u64) -> Option<usize> {
         let from = self.rows.iter().position(|row| self.order(row, key, lsn).is_ge());
+        for stage in 0..SEEK_STAGES {
+            cursor.seek_stage(key, Lsn(lsn), stage).expect("readable");
+        }
+        self.check_at(cursor, from, "seek in stages");
         cursor.seek(key, Lsn(lsn)).expect("readable");
         self.check_at(cursor, from, "seek");
         from
@@ -122,7 +126,11 @@ impl Model {
             if dice.below(6) == 0 {
                 forward = !forward;
             }
-            if forward {
+            if forward && dice.below(3) == 0 {
+                let key = self.rows[here].0.clone();
+                cursor.next_key().expect("readable");
+                at = (here + 1..self.rows.len()).find(|&at| self.rows[at].0 != key);
+            } else if forward {
                 cursor.next().expect("readable");
                 at = (here + 1 < self.rows.len()).then_some(here + 1);
             } else {

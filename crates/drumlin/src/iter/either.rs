@@ -1,35 +1,32 @@
-//! The inputs of a compaction as cursors.
+//! A cursor of one of two kinds.
 //!
-//! Place: `job` merges them. One child per table of level 0, one per deeper level: its tables
-//! do not overlap, so they are walked one after the other and cost the merge one slot together.
-//! An enumeration instead of a boxed trait, so that the merge's calls are direct.
+//! Place: the children of a merge, which are of two or three kinds: an enumeration instead of a boxed trait, so that the
+//! merge's calls are direct and a child lies beside its neighbours.
 //!
-//! Concurrency: as cursors. Tests: `job_tests.rs`.
+//! Concurrency: as the cursors. Tests: those of whoever merges: `levels_tests`, `compaction::job_tests`, tests/model.rs.
 
 use crate::error::Result;
 use crate::iter::Cursor;
 use crate::key::{Kind, Lsn};
-use crate::table::TableCursor;
-use crate::version::LevelCursor;
 
-/// One child of the merge.
-pub(super) enum Input {
-    /// A table of level 0.
-    Table(TableCursor),
-    /// The inputs of a deeper level.
-    Level(LevelCursor),
+/// A cursor of one of two kinds; nested for more.
+pub enum Either<A, B> {
+    /// Of the one kind.
+    Left(A),
+    /// Of the other.
+    Right(B),
 }
 
 macro_rules! either {
     ($self:expr, $cursor:ident => $call:expr) => {
         match $self {
-            Input::Table($cursor) => $call,
-            Input::Level($cursor) => $call,
+            Either::Left($cursor) => $call,
+            Either::Right($cursor) => $call,
         }
     };
 }
 
-impl Cursor for Input {
+impl<A: Cursor, B: Cursor> Cursor for Either<A, B> {
     fn seek_first(&mut self) -> Result<()> {
         either!(self, cursor => cursor.seek_first())
     }
@@ -39,6 +36,10 @@ impl Cursor for Input {
     fn seek(&mut self, key: &[u8], lsn: Lsn) -> Result<()> {
         either!(self, cursor => cursor.seek(key, lsn))
     }
+    #[inline]
+    fn seek_stage(&mut self, key: &[u8], lsn: Lsn, stage: usize) -> Result<()> {
+        either!(self, cursor => cursor.seek_stage(key, lsn, stage))
+    }
     fn seek_back(&mut self, key: &[u8], lsn: Lsn) -> Result<()> {
         either!(self, cursor => cursor.seek_back(key, lsn))
     }
@@ -46,6 +47,11 @@ impl Cursor for Input {
     fn next(&mut self) -> Result<()> {
         either!(self, cursor => cursor.next())
     }
+    #[inline]
+    fn next_key(&mut self) -> Result<()> {
+        either!(self, cursor => cursor.next_key())
+    }
+    #[inline]
     fn prev(&mut self) -> Result<()> {
         either!(self, cursor => cursor.prev())
     }
