@@ -15,10 +15,11 @@
 #![allow(unsafe_code)]
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use crossbeam_epoch::{Atomic, Guard, Owned, Shared, unprotected};
 
+use super::shared::{BlockRef, Head, SharedBlock};
 use crate::budget::Account;
 use crate::sync::{Mutex, MutexGuard};
 
@@ -29,37 +30,9 @@ const BUCKETS_MIN: usize = 16;
 /// Bytes of evicted blocks after which a thread hands its garbage over.
 const FLUSH_BYTES: usize = 256 << 10;
 
-/// A cached block. The alignment leaves six pointer bits for a part of the hash.
-#[repr(align(64))]
-pub(super) struct Entry {
-    table: u64,
-    offset: u64,
-    pub(super) block: Arc<[u8]>,
-    referenced: AtomicBool,
-}
-
-impl Entry {
-    pub(super) fn new(table: u64, offset: u64, block: Arc<[u8]>) -> Entry {
-        Entry { table, offset, block, referenced: AtomicBool::new(false) }
-    }
-
-    /// What an entry for `block` costs: the bytes, their counts, the entry, its slot (half used at least).
-    pub(super) fn charge(block: &Arc<[u8]>) -> usize {
-        block.len() + 2 * size_of::<usize>() + size_of::<Entry>() + 4 * size_of::<usize>()
-    }
-
-    /// Marks the entry as used; writes only if it was not.
-    #[inline]
-    pub(super) fn touch(&self) {
-        if !self.referenced.load(Ordering::Relaxed) {
-            self.referenced.store(true, Ordering::Relaxed);
-        }
-    }
-}
-
 #[derive(Default)]
 #[repr(align(64))]
-struct Bucket([Atomic<Entry>; WAYS]);
+struct Bucket([Atomic<Head>; WAYS]);
 
 struct Buckets(Box<[Bucket]>);
 
@@ -123,32 +96,38 @@ impl Shard {
         unsafe { self.buckets.load(Ordering::Acquire, guard).deref() }
     }
 
-    /// The entry of (table, offset).
+    /// The block of (table, offset), which the cache keeps referenced as long as the guard.
     #[inline]
-    pub(super) fn find<'g>(&self, hash: u64, table: u64, offset: u64, guard: &'g Guard) -> Option<&'g Entry> {
+    pub(super) fn find<'g>(
+        &self,
+        hash: u64,
+        table: u64,
+        offset: u64,
+        guard: &'g Guard,
+    ) -> Option<BlockRef<'g>> {
         for slot in &self.buckets(guard).of(hash).0 {
             let shared = slot.load(Ordering::Acquire, guard);
             if shared.tag() != tag(hash) {
                 continue;
             }
-            // SAFETY: what a slot holds is null or an entry retired through the epoch.
+            // SAFETY: what a slot holds is null or a block whose reference is given up through the epoch.
             // Test: readers_race_writers_and_see_only_their_own_blocks.
-            if let Some(entry) = unsafe { shared.as_ref() }
-                && entry.offset == offset
-                && entry.table == table
-            {
-                return Some(entry);
+            unsafe {
+                if shared.as_ref().is_some_and(|head| head.is(table, offset)) {
+                    return Some(BlockRef::new(shared.as_raw()));
+                }
             }
         }
         None
     }
 
-    /// Links an entry, unless its key is there already. Returns the bytes that are not in the
-    /// shard (any more): those of an entry that had to go, or of the new one if it was not linked.
-    pub(super) fn insert(&self, hash: u64, entry: Owned<Entry>, guard: &Guard) -> usize {
+    /// Links a block, unless one of its name is there already. Returns the bytes that are not in the
+    /// shard (any more): those of a block that had to go, or of the new one if it was not linked.
+    pub(super) fn insert(&self, hash: u64, block: SharedBlock, guard: &Guard) -> usize {
+        let (table, offset) = block.head().identity();
         let mut state = self.state.lock();
-        if self.find(hash, entry.table, entry.offset, guard).is_some() {
-            return Entry::charge(&entry.block);
+        if self.find(hash, table, offset, guard).is_some() {
+            return block.head().charge();
         }
         let mut buckets = self.buckets(guard);
         if state.entries >= buckets.0.len() * WAYS / 2 {
@@ -164,7 +143,7 @@ impl Shard {
                 victim
             }
         };
-        bucket[slot].store(entry.with_tag(tag(hash)), Ordering::Release);
+        bucket[slot].store(Shared::from(block.into_raw()).with_tag(tag(hash)), Ordering::Release);
         state.entries += 1;
         hand_over(state, guard);
         removed
@@ -179,7 +158,8 @@ impl Shard {
                 // SAFETY: slots change only under the mutex, which is held.
                 // Test: a_growing_cache_keeps_every_entry.
                 let Some(entry) = (unsafe { shared.as_ref() }) else { continue };
-                let hash = super::hash(entry.table, entry.offset);
+                let (table, offset) = entry.identity();
+                let hash = super::hash(table, offset);
                 let free = new.of(hash).0.iter().find(|slot| slot.load(Ordering::Relaxed, guard).is_null());
                 // A bucket splits in two, so its entries always fit.
                 if let Some(free) = free {
@@ -211,7 +191,7 @@ impl Shard {
             // SAFETY: slots change only under the mutex, which is held.
             // Test: bytes_stay_within_capacity.
             let Some(entry) = (unsafe { slot.load(Ordering::Relaxed, guard).as_ref() }) else { continue };
-            if step < 2 * slots && entry.referenced.swap(false, Ordering::Relaxed) {
+            if step < 2 * slots && entry.take_touched() {
                 continue;
             }
             freed += self.retire(slot, &mut state, guard);
@@ -220,14 +200,14 @@ impl Shard {
         freed
     }
 
-    /// Unlinks every entry of `table`; the bytes freed. Leaves handing over to the next insert.
-    pub(super) fn evict_table(&self, table: u64, guard: &Guard) -> usize {
+    /// Unlinks every block that is `meant`; the bytes freed. Leaves handing over to the next insert.
+    pub(super) fn evict_if(&self, meant: &dyn Fn(&Head) -> bool, guard: &Guard) -> usize {
         let mut state = self.state.lock();
         let mut freed = 0;
         for slot in self.buckets(guard).0.iter().flat_map(|bucket| &bucket.0) {
             // SAFETY: slots change only under the mutex, which is held.
             // Test: evicting_a_table_leaves_the_others.
-            if unsafe { slot.load(Ordering::Relaxed, guard).as_ref() }.is_some_and(|e| e.table == table) {
+            if unsafe { slot.load(Ordering::Relaxed, guard).as_ref() }.is_some_and(meant) {
                 freed += self.retire(slot, &mut state, guard);
             }
         }
@@ -235,20 +215,18 @@ impl Shard {
     }
 
     /// Empties a slot (the caller holds the mutex) and leaves its entry to the epoch; the bytes freed.
-    fn retire(&self, slot: &Atomic<Entry>, state: &mut State, guard: &Guard) -> usize {
+    fn retire(&self, slot: &Atomic<Head>, state: &mut State, guard: &Guard) -> usize {
         let entry = slot.swap(Shared::null(), Ordering::AcqRel, guard);
         // SAFETY: the entry was in the slot, and only the holder of the mutex removes entries.
         // Test: readers_race_writers_and_see_only_their_own_blocks.
-        let Some(charge) = (unsafe { entry.as_ref() }).map(|entry| Entry::charge(&entry.block)) else {
-            return 0;
-        };
+        let Some(charge) = (unsafe { entry.as_ref() }).map(Head::charge) else { return 0 };
         self.garbage.add(charge);
         let garbage = Arc::clone(&self.garbage);
         // SAFETY: as above; no reader that pins from now on reaches it, since it was in one slot of the current array, and
         // earlier arrays are out of reach. It is taken once, here. What is dropped is Send. Test: as above.
         unsafe {
             guard.defer_unchecked(move || {
-                drop(entry.into_owned());
+                drop(SharedBlock::from_raw(entry.as_raw()));
                 garbage.give_back(charge);
             });
         }
@@ -259,14 +237,12 @@ impl Shard {
 }
 
 /// The way to reuse in a full bucket: the first unreferenced from the hand on, clearing what it passes.
-fn second_chance(bucket: &[Atomic<Entry>; WAYS], hand: usize, guard: &Guard) -> usize {
+fn second_chance(bucket: &[Atomic<Head>; WAYS], hand: usize, guard: &Guard) -> usize {
     for step in 0..WAYS {
         let way = (hand + step) % WAYS;
         // SAFETY: slots change only under the mutex, which the caller holds.
         // Test: bytes_stay_within_capacity.
-        if !unsafe { bucket[way].load(Ordering::Relaxed, guard).as_ref() }
-            .is_some_and(|entry| entry.referenced.swap(false, Ordering::Relaxed))
-        {
+        if !unsafe { bucket[way].load(Ordering::Relaxed, guard).as_ref() }.is_some_and(Head::take_touched) {
             return way;
         }
     }
@@ -292,7 +268,10 @@ impl Drop for Shard {
             let guard = unprotected();
             let buckets = self.buckets.swap(Shared::null(), Ordering::Relaxed, guard).into_owned();
             for slot in buckets.0.iter().flat_map(|bucket| &bucket.0) {
-                drop(slot.swap(Shared::null(), Ordering::Relaxed, guard).try_into_owned());
+                let entry = slot.swap(Shared::null(), Ordering::Relaxed, guard);
+                if !entry.is_null() {
+                    drop(SharedBlock::from_raw(entry.as_raw()));
+                }
             }
         }
     }

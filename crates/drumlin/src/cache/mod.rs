@@ -29,16 +29,22 @@
 
 mod buckets;
 mod counters;
+mod shared;
+mod slab;
+mod units;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crossbeam_epoch::{Guard, Owned};
+use crossbeam_epoch::Guard;
 
 use crate::budget::Account;
 use crate::sync::CachePadded;
-use buckets::{Entry, Shard};
+use buckets::Shard;
 use counters::Counters;
+use shared::Head;
+pub use shared::{BlockRef, SharedBlock};
+use slab::{CHUNK_BYTES, RUN_BYTES_MAX, Slab};
 
 /// Shards, at most.
 const SHARDS_MAX: usize = 64;
@@ -47,9 +53,18 @@ const GARBAGE_BYTES: usize = 256 << 10;
 /// Capacity that is worth a shard of its own, in bytes.
 const SHARD_BYTES: usize = 512 << 10;
 
+/// Capacity from which on blocks are kept in slabs, and capacity that is worth one more of them, in bytes.
+const SLAB_BYTES: usize = 16 << 20;
+/// Where there is no place for a block, so many times its bytes are evicted.
+const EVICTED_FOR_ONE: usize = 4;
+/// Slabs, at most.
+const SLABS_MAX: usize = 8;
+
 /// A cache of blocks; see the module.
 pub struct BlockCache {
     shards: Box<[CachePadded<Shard>]>,
+    /// Where blocks lie; none in a small cache, whose blocks lie where they were read.
+    slabs: Box<[CachePadded<Slab>]>,
     bytes: CachePadded<AtomicUsize>,
     capacity: AtomicUsize,
     counters: Counters,
@@ -62,7 +77,10 @@ impl BlockCache {
     pub fn new(capacity_bytes: usize) -> BlockCache {
         let garbage = Arc::<Account>::default();
         let shards = (capacity_bytes / SHARD_BYTES).clamp(1, SHARDS_MAX).next_power_of_two();
+        let slabs = (capacity_bytes / SLAB_BYTES).min(SLABS_MAX);
+        let limit = chunks_of(capacity_bytes, slabs);
         BlockCache {
+            slabs: (0..slabs).map(|_| CachePadded::new(Slab::new(limit))).collect(),
             shards: (0..shards).map(|_| CachePadded::new(Shard::new(Arc::clone(&garbage)))).collect(),
             garbage,
             bytes: CachePadded::new(AtomicUsize::new(0)),
@@ -73,7 +91,7 @@ impl BlockCache {
 
     /// The block of `table` at `offset`, valid as long as the guard. Lock-free, O(1).
     #[inline]
-    pub fn get<'g>(&self, table: u64, offset: u64, guard: &'g Guard) -> Option<&'g Arc<[u8]>> {
+    pub fn get<'g>(&self, table: u64, offset: u64, guard: &'g Guard) -> Option<BlockRef<'g>> {
         let found = self.peek(table, offset, guard);
         self.counters.count(found.is_some());
         found
@@ -81,28 +99,44 @@ impl BlockCache {
 
     /// As [`BlockCache::get`], but counted neither as a hit nor as a miss: for a second look after a miss.
     #[inline]
-    pub fn peek<'g>(&self, table: u64, offset: u64, guard: &'g Guard) -> Option<&'g Arc<[u8]>> {
+    pub fn peek<'g>(&self, table: u64, offset: u64, guard: &'g Guard) -> Option<BlockRef<'g>> {
         let hash = hash(table, offset);
-        let entry = self.shard(hash).find(hash, table, offset, guard)?;
-        entry.touch();
-        Some(&entry.block)
+        let found = self.shard(hash).find(hash, table, offset, guard)?;
+        found.head().touch();
+        Some(found)
     }
 
-    /// Keeps `block` as the one of `table` at `offset`, evicting others to make room. A block that
-    /// would fill more than half of the cache is not kept; one already there stays.
-    /// O(evicted), under the shard's mutex.
-    pub fn insert(&self, table: u64, offset: u64, block: Arc<[u8]>) {
-        let charge = Entry::charge(&block);
-        if charge > self.capacity() / 2 || self.is_littered() {
-            return;
-        }
+    /// Keeps `block` as the one of `table` at `offset`, evicting others to make room; the block, perhaps in another place.
+    /// One that would fill more than half of the cache is not kept; one already there stays.
+    /// O(bytes + evicted), under the shard's mutex.
+    pub fn insert(&self, table: u64, offset: u64, mut block: SharedBlock) -> SharedBlock {
         let hash = hash(table, offset);
+        let slab = self.slab(hash, block.len());
+        let charge = shared::charge(block.len(), slab.is_some());
+        if charge > self.capacity() / 2 || self.is_littered() {
+            return block;
+        }
         self.make_room(hash, charge);
+        if let Some(slab) = slab {
+            match slab.place(&block) {
+                Some(placed) => block = placed,
+                None => {
+                    // What is left lies in pieces, or waits for the epoch: there is to be more of it.
+                    self.evict(hash, charge * EVICTED_FOR_ONE);
+                    return block;
+                }
+            }
+        }
+        if !block.identify(table, offset) {
+            debug_assert!(false, "somebody reads a block that is not in the cache yet");
+            return block;
+        }
         // Counted before it can be evicted, so that the sum never falls below zero.
         self.bytes.fetch_add(charge, Ordering::Relaxed);
         let guard = crossbeam_epoch::pin();
-        let removed = self.shard(hash).insert(hash, Owned::new(Entry::new(table, offset, block)), &guard);
+        let removed = self.shard(hash).insert(hash, block.clone(), &guard);
         self.bytes.fetch_sub(removed, Ordering::Relaxed);
+        block
     }
 
     /// True if too much of what was evicted is not freed yet, even after an attempt.
@@ -121,22 +155,33 @@ impl BlockCache {
 
     /// Evicts until `charge` more bytes fit, from the shard of `hash` first.
     fn make_room(&self, hash: u64, charge: usize) {
+        let over = (self.bytes() + charge).saturating_sub(self.capacity());
+        self.evict(hash, over);
+    }
+
+    /// Evicts about `bytes`, from the shard of `hash` first.
+    fn evict(&self, hash: u64, bytes: usize) {
         let first = self.shard_index(hash);
+        let mut left = bytes;
         for step in 0..self.shards.len() {
-            let over = (self.bytes() + charge).saturating_sub(self.capacity());
-            if over == 0 {
+            if left == 0 {
                 return;
             }
             let shard = &self.shards[(first + step) & (self.shards.len() - 1)];
-            let freed = shard.evict(over, &crossbeam_epoch::pin());
+            let freed = shard.evict(left, &crossbeam_epoch::pin());
             self.bytes.fetch_sub(freed, Ordering::Relaxed);
+            left = left.saturating_sub(freed);
         }
     }
 
     /// Drops every block of `table`. O(cache).
     pub fn evict_table(&self, table: u64) {
+        self.evict_if(&|head| head.identity().0 == table);
+    }
+
+    fn evict_if(&self, meant: &dyn Fn(&Head) -> bool) {
         for shard in &self.shards {
-            let freed = shard.evict_table(table, &crossbeam_epoch::pin());
+            let freed = shard.evict_if(meant, &crossbeam_epoch::pin());
             self.bytes.fetch_sub(freed, Ordering::Relaxed);
         }
     }
@@ -146,15 +191,25 @@ impl BlockCache {
         self.bytes.load(Ordering::Relaxed)
     }
 
+    /// Bytes of the chunks in use.
+    #[cfg(test)]
+    fn chunk_bytes(&self) -> usize {
+        self.slabs.iter().map(|slab| slab.chunks() * CHUNK_BYTES).sum()
+    }
+
     /// Most bytes that may be held.
     pub fn capacity(&self) -> usize {
         self.capacity.load(Ordering::Relaxed)
     }
 
-    /// Changes the capacity, evicting what no longer fits.
+    /// Changes the capacity, evicting what no longer fits. O(cache) if it takes chunks from the slabs.
     pub fn set_capacity(&self, bytes: usize) {
         self.capacity.store(bytes, Ordering::Relaxed);
         self.make_room(0, 0);
+        let limit = chunks_of(bytes, self.slabs.len());
+        if self.slabs.iter().filter(|slab| slab.set_limit(limit)).count() > 0 {
+            self.evict_if(&Head::is_out);
+        }
     }
 
     /// Look-ups that found their block.
@@ -165,6 +220,13 @@ impl BlockCache {
     /// Look-ups that did not.
     pub fn misses(&self) -> u64 {
         self.counters.misses()
+    }
+
+    /// Where a block of `length` bytes goes, unless it stays where it is.
+    fn slab(&self, hash: u64, length: usize) -> Option<&Slab> {
+        let fits = shared::HEAD_BYTES + length <= RUN_BYTES_MAX;
+        let slab = (hash as usize).checked_rem(self.slabs.len()).filter(|_| fits)?;
+        Some(&self.slabs[slab])
     }
 
     #[inline]
@@ -189,6 +251,12 @@ impl std::fmt::Debug for BlockCache {
             self.misses()
         )
     }
+}
+
+/// Chunks that each of so many slabs may have: an eighth more than the capacity, for what was evicted and is not freed,
+/// and for what lies between blocks.
+fn chunks_of(capacity: usize, slabs: usize) -> usize {
+    (capacity + capacity / 8).checked_div(slabs * CHUNK_BYTES).map_or(0, |chunks| chunks.max(1))
 }
 
 /// Spreads (table, offset): top bits choose the shard, the next six the tag, the low bits the bucket.

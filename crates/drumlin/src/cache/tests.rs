@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
 
-fn block(table: u64, offset: u64, bytes: usize) -> Arc<[u8]> {
+fn block(table: u64, offset: u64, bytes: usize) -> SharedBlock {
     let mut block = vec![(table ^ offset) as u8; bytes.max(16)];
     block[..8].copy_from_slice(&table.to_le_bytes());
     block[8..16].copy_from_slice(&offset.to_le_bytes());
-    block.into()
+    SharedBlock::copy_of(&block)
 }
 
 fn is_right(found: &[u8], table: u64, offset: u64) -> bool {
@@ -19,7 +19,7 @@ fn is_right(found: &[u8], table: u64, offset: u64) -> bool {
 fn has(cache: &BlockCache, table: u64, offset: u64) -> bool {
     let guard = crossbeam_epoch::pin();
     cache.get(table, offset, &guard).is_some_and(|found| {
-        assert!(is_right(found, table, offset));
+        assert!(is_right(&found, table, offset));
         true
     })
 }
@@ -112,18 +112,17 @@ fn a_found_block_stays_valid_while_pinned() {
     for n in 0..1000 {
         cache.insert(2, n, block(2, n, 1000));
     }
-    assert!(is_right(found, 1, 1));
+    assert!(is_right(&found, 1, 1));
     assert!(cache.get(1, 1, &guard).is_none());
 }
 
 #[test]
 fn dropping_the_cache_drops_the_blocks() {
-    let kept = block(1, 1, 100);
     let cache = BlockCache::new(1 << 20);
-    cache.insert(1, 1, kept.clone());
-    assert_eq!(Arc::strong_count(&kept), 2);
+    let kept = cache.insert(1, 1, block(1, 1, 100));
+    assert_eq!(kept.references(), 2);
     drop(cache);
-    assert_eq!(Arc::strong_count(&kept), 1);
+    assert_eq!(kept.references(), 1);
 }
 
 #[test]
@@ -195,4 +194,104 @@ fn a_destructor_run_by_the_cache_may_use_the_cache() {
     let ran =
         ended.recv_timeout(std::time::Duration::from_secs(60)).expect("a destructor waits for the cache");
     assert!(ran > 2000, "only {ran} destructors ran");
+}
+
+/// A cache large enough for slabs.
+const LARGE: usize = 40 << 20;
+
+#[test]
+fn a_large_cache_keeps_its_blocks_in_chunks_and_stays_within_its_bytes() {
+    let cache = BlockCache::new(LARGE);
+    let mut most = 0;
+    let rounds = if cfg!(miri) { 500 } else { 40_000u64 };
+    for n in 0..rounds {
+        // Sizes that drift, and now and then one that is too large for a chunk.
+        let bytes = 1000 + (n * 37 % 6000) as usize + (n / 4000 * 900) as usize;
+        let bytes = if n % 1000 == 999 { 700_000 } else { bytes };
+        let kept = cache.insert(n % 3, n * 4096, block(n % 3, n * 4096, bytes));
+        assert!(is_right(&kept, n % 3, n * 4096) && kept.len() == bytes);
+        assert!(cache.bytes() <= LARGE);
+        most = most.max(cache.chunk_bytes());
+    }
+    assert!(most <= LARGE + LARGE / 8, "{most} bytes of chunks for {LARGE}");
+    let found = |cache: &BlockCache| {
+        (0..rounds)
+            .filter(|n| has(cache, n % 3, n * 4096))
+            .map(|n| 1000 + (n * 37 % 6000) as usize)
+            .sum::<usize>()
+    };
+    // What lies between blocks, and what is evicted for it, is a small part.
+    assert!(cfg!(miri) || found(&cache) > LARGE / 3, "{} of {LARGE} bytes are found", found(&cache));
+    assert!(cfg!(miri) || cache.bytes() > LARGE / 10 * 7, "{} of {LARGE} bytes are used", cache.bytes());
+}
+
+#[test]
+fn a_cache_that_shrinks_gives_chunks_back() {
+    let cache = BlockCache::new(LARGE);
+    let scan: Vec<SharedBlock> =
+        (0..9000).map(|n| cache.insert(1, n, block(1, n, 4000))).step_by(500).collect();
+    let full = cache.chunk_bytes();
+    assert!(full > LARGE / 2, "{full}");
+    cache.set_capacity(LARGE / 4);
+    assert!(cache.bytes() <= LARGE / 4 && cache.chunk_bytes() <= LARGE / 4 + LARGE / 32);
+    // What is left lies in chunks that are in use.
+    let guard = crossbeam_epoch::pin();
+    let left: Vec<_> = (0..9000).filter_map(|n| cache.get(1, n, &guard)).collect();
+    assert!(left.len() > 500 && left.iter().all(|block| !block.head().is_out()), "{}", left.len());
+    assert!(scan.iter().any(|block| block.head().is_out()), "a scan still reads some that are not");
+    scan.iter().enumerate().for_each(|(n, block)| assert!(is_right(block, 1, n as u64 * 500)));
+    drop(left);
+    drop(guard);
+    cache.set_capacity(LARGE);
+    (0..5000).for_each(|n| drop(cache.insert(2, n, block(2, n, 4000))));
+    assert!(cache.chunk_bytes() > LARGE / 3);
+}
+
+/// The races of small caches, in chunks, which come and go.
+#[test]
+fn readers_race_a_cache_of_chunks_that_grows_and_shrinks() {
+    let cache = BlockCache::new(LARGE);
+    let stop = AtomicBool::new(false);
+    let rounds = if cfg!(miri) { 100 } else { 30_000u64 };
+    std::thread::scope(|scope| {
+        for reader in 0..2u64 {
+            let (cache, stop) = (&cache, &stop);
+            scope.spawn(move || {
+                let mut held = std::collections::VecDeque::new();
+                let mut n = reader;
+                while !stop.load(Ordering::Relaxed) {
+                    n = n.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                    let (table, offset) = ((n >> 33) % 4, (n >> 40) % 3000);
+                    let guard = crossbeam_epoch::pin();
+                    let Some(found) = cache.get(table, offset, &guard) else { continue };
+                    assert!(is_right(&found, table, offset));
+                    held.push_back((table, offset, found.share()));
+                    drop(guard);
+                    if held.len() > 100 {
+                        let (table, offset, block) = held.pop_front().expect("not empty");
+                        assert!(is_right(&block, table, offset));
+                    }
+                }
+            });
+        }
+        let writers: Vec<_> = (0..2u64)
+            .map(|writer| {
+                let cache = &cache;
+                scope.spawn(move || {
+                    for n in 0..rounds {
+                        let (table, offset) = ((n + writer) % 4, (n * 31) % 3000);
+                        cache.insert(table, offset, block(table, offset, 900 + (n as usize * 13) % 9000));
+                        if n % 1000 == 999 {
+                            cache.evict_table(n % 4);
+                            cache.set_capacity(LARGE / 8 * (1 + n as usize / 1000 % 8));
+                        }
+                    }
+                })
+            })
+            .collect();
+        writers.into_iter().for_each(|writer| writer.join().expect("a writer panicked"));
+        stop.store(true, Ordering::Relaxed);
+    });
+    (0..4).for_each(|table| cache.evict_table(table));
+    assert_eq!(cache.bytes(), 0, "every byte added was removed again");
 }

@@ -17,6 +17,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
+use crate::cache::SharedBlock;
 use crate::encoding::Malformed;
 use crate::error::Result;
 use crate::iter::Cursor;
@@ -51,7 +52,7 @@ const WINDOW_FRAME_BYTES: u64 = 1 << 20;
 /// The current block: shared with the cache, or the cursor's own.
 #[derive(Default)]
 struct Buffer {
-    shared: Option<Arc<[u8]>>,
+    shared: Option<SharedBlock>,
     own: Vec<u8>,
 }
 
@@ -117,7 +118,7 @@ pub struct TableCursor<H: Deref<Target = TableHandle> + Send = Arc<TableHandle>>
     resident: Option<Arc<Resident>>,
     /// Child of the root the cursor is in, and its block if it is an index block.
     leaf_at: usize,
-    leaf: Option<Arc<[u8]>>,
+    leaf: Option<SharedBlock>,
     /// Child of the leaf (or of the root, without leaves) that is the current block.
     child: usize,
     place: Place,
@@ -206,9 +207,9 @@ impl<H: Deref<Target = TableHandle> + Send> TableCursor<H> {
                 return Ok(());
             }
             if place.bytes >= WINDOW_FRAME_BYTES {
-                let block = resident.read(place)?;
+                let mut block = resident.read(place)?;
                 if self.options.fill_cache {
-                    self.table.keep(place, &block);
+                    block = self.table.keep(place, block);
                 }
                 self.buffer.shared = Some(block);
                 return Ok(());
@@ -221,8 +222,7 @@ impl<H: Deref<Target = TableHandle> + Send> TableCursor<H> {
         let checked = frame::check(stored, origin)?;
         if self.options.fill_cache {
             let block = checked.to_shared()?;
-            self.table.keep(place, &block);
-            self.buffer.shared = Some(block);
+            self.buffer.shared = Some(self.table.keep(place, block));
         } else {
             self.buffer.shared = None;
             checked.to_vec(&mut self.buffer.own)?;
