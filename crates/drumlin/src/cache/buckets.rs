@@ -1,16 +1,17 @@
-//! One shard of the block cache: buckets of eight entry pointers, and the CLOCK hand.
+//! One shard of the block cache: buckets of eight pointers to blocks, and the CLOCK hand.
 //!
 //! Place: [`super::BlockCache`] picks the shard by hash and keeps the sum of bytes.
 //!
 //! Invariants:
-//! 1. Every entry lies in the bucket that its hash names, and at most once in a shard.
+//! 1. Every linked block lies in the bucket that its hash names, and at most once in a shard. Its slot is one reference.
 //! 2. `State::entries` is the number of non-null slots of the current array.
 //! 3. Slots and the array change only under the shard's mutex.
 //! 4. No destructor of anybody else runs under the mutex: garbage is handed over after it was given back.
+//! 5. No block is linked whose chunk is out by then (`slab`).
 //!
-//! Concurrency: see `cache/mod.rs`. A reader may still walk an array that was replaced: its
-//! pointers lead to entries that are destroyed, at the earliest, after that reader's epoch, since
-//! an entry is retired after the array was replaced or together with its removal from the current one.
+//! Concurrency: see `cache/mod.rs`. A reader may still walk an array that was replaced: its pointers lead to blocks whose
+//! slot's reference is given up, at the earliest, after that reader's epoch, since a block is retired after the array was
+//! replaced or together with its removal from the current one.
 //! Tests: `cache/tests.rs`.
 #![allow(unsafe_code)]
 
@@ -19,11 +20,11 @@ use std::sync::atomic::Ordering;
 
 use crossbeam_epoch::{Atomic, Guard, Owned, Shared, unprotected};
 
-use super::shared::{BlockRef, Head, SharedBlock};
-use crate::budget::Account;
+use super::accounts::Accounts;
+use super::block::{BlockRef, Head, SharedBlock};
 use crate::sync::{Mutex, MutexGuard};
 
-/// Entries in a bucket: one cache line of pointers.
+/// Blocks in a bucket: one cache line of pointers.
 const WAYS: usize = 8;
 /// Buckets of a new shard.
 const BUCKETS_MIN: usize = 16;
@@ -71,8 +72,7 @@ impl State {
 pub(super) struct Shard {
     buckets: Atomic<Buckets>,
     state: Mutex<State>,
-    /// Charged with what is retired until it is freed.
-    garbage: Arc<Account>,
+    accounts: Arc<Accounts>,
 }
 
 #[inline]
@@ -81,9 +81,9 @@ fn tag(hash: u64) -> usize {
 }
 
 impl Shard {
-    pub(super) fn new(garbage: Arc<Account>) -> Shard {
+    pub(super) fn new(accounts: Arc<Accounts>) -> Shard {
         Shard {
-            garbage,
+            accounts,
             buckets: Atomic::new(Buckets::new(BUCKETS_MIN)),
             state: Mutex::new(State { entries: 0, hand: 0, retired: 0 }),
         }
@@ -121,12 +121,12 @@ impl Shard {
         None
     }
 
-    /// Links a block, unless one of its name is there already. Returns the bytes that are not in the
-    /// shard (any more): those of a block that had to go, or of the new one if it was not linked.
+    /// Links a block, unless one of its name is there already, or its chunk is out. Returns the bytes that are not in
+    /// the shard (any more): those of a block that had to go, or of the new one if it was not linked.
     pub(super) fn insert(&self, hash: u64, block: SharedBlock, guard: &Guard) -> usize {
         let (table, offset) = block.head().identity();
         let mut state = self.state.lock();
-        if self.find(hash, table, offset, guard).is_some() {
+        if self.find(hash, table, offset, guard).is_some() || block.is_out() {
             return block.head().charge();
         }
         let mut buckets = self.buckets(guard);
@@ -143,6 +143,9 @@ impl Shard {
                 victim
             }
         };
+        if !block.head().is_in_slab() {
+            self.accounts.outside.add(block.head().charge());
+        }
         bucket[slot].store(Shared::from(block.into_raw()).with_tag(tag(hash)), Ordering::Release);
         state.entries += 1;
         hand_over(state, guard);
@@ -201,33 +204,38 @@ impl Shard {
     }
 
     /// Unlinks every block that is `meant`; the bytes freed. Leaves handing over to the next insert.
-    pub(super) fn evict_if(&self, meant: &dyn Fn(&Head) -> bool, guard: &Guard) -> usize {
+    pub(super) fn evict_if(&self, meant: &dyn Fn(&BlockRef<'_>) -> bool, guard: &Guard) -> usize {
         let mut state = self.state.lock();
         let mut freed = 0;
         for slot in self.buckets(guard).0.iter().flat_map(|bucket| &bucket.0) {
+            let shared = slot.load(Ordering::Relaxed, guard);
             // SAFETY: slots change only under the mutex, which is held.
             // Test: evicting_a_table_leaves_the_others.
-            if unsafe { slot.load(Ordering::Relaxed, guard).as_ref() }.is_some_and(meant) {
+            if !shared.is_null() && meant(&unsafe { BlockRef::new(shared.as_raw()) }) {
                 freed += self.retire(slot, &mut state, guard);
             }
         }
         freed
     }
 
-    /// Empties a slot (the caller holds the mutex) and leaves its entry to the epoch; the bytes freed.
+    /// Empties a slot (the caller holds the mutex) and leaves its reference to the epoch; the bytes freed.
     fn retire(&self, slot: &Atomic<Head>, state: &mut State, guard: &Guard) -> usize {
         let entry = slot.swap(Shared::null(), Ordering::AcqRel, guard);
         // SAFETY: the entry was in the slot, and only the holder of the mutex removes entries.
         // Test: readers_race_writers_and_see_only_their_own_blocks.
         let Some(charge) = (unsafe { entry.as_ref() }).map(Head::charge) else { return 0 };
-        self.garbage.add(charge);
-        let garbage = Arc::clone(&self.garbage);
+        self.accounts.garbage.add(charge);
+        let accounts = Arc::clone(&self.accounts);
         // SAFETY: as above; no reader that pins from now on reaches it, since it was in one slot of the current array, and
         // earlier arrays are out of reach. It is taken once, here. What is dropped is Send. Test: as above.
         unsafe {
             guard.defer_unchecked(move || {
-                drop(SharedBlock::from_raw(entry.as_raw()));
-                garbage.give_back(charge);
+                let block = SharedBlock::from_raw(entry.as_raw());
+                if !block.head().is_in_slab() {
+                    accounts.outside.give_back(charge);
+                }
+                drop(block);
+                accounts.garbage.give_back(charge);
             });
         }
         state.entries -= 1;

@@ -9,10 +9,15 @@
 //! Invariants:
 //! 1. Runs do not overlap each other or the head of their chunk (`units`).
 //! 2. A chunk lives until it has left its slab and its last block has gone: whichever is last unmaps it.
-//! 3. A slab has at most `limit` chunks; one beyond is taken out, and is out of use when its blocks are evicted.
+//! 3. A slab has at most `limit` chunks. One beyond is taken out: nothing is placed there any more, and its blocks are to
+//!    be evicted.
+//! 4. `accounts.chunks` counts a chunk from when it is mapped until it is unmapped.
 //!
 //! Concurrency: the mutex guards the list of chunks and taking runs; nothing else is taken under it. Giving back takes no
-//! lock: bits, then `holders` with Release; who brings that to nothing loads with Acquire and unmaps.
+//! lock: bits (`units`), then the hold on the chunk (`holders`).
+//! A block may have been placed in a chunk that is taken out before it is linked. Whoever takes chunks out first marks
+//! them and then walks the shards; whoever links a block looks at the mark under the shard's mutex. If the walk comes first,
+//! the mutex shows the mark, and the block is not linked; else the walk finds the block. So the mark itself is Relaxed.
 //!
 //! Layout in memory: a chunk is [`CHUNK_BYTES`] at a multiple of that, so that the head is found from any address in it:
 //! bits and counts, then blocks, each at a multiple of [`UNIT_BYTES`].
@@ -21,9 +26,12 @@
 
 use std::alloc::Layout;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::shared::{HEAD_BYTES, SharedBlock};
+use super::accounts::Accounts;
+use super::block::{HEAD_BYTES, SharedBlock};
+use super::holders::Holders;
 use super::units::Units;
 use crate::pages::{self, HUGE_PAGE_BYTES};
 use crate::sync::Mutex;
@@ -36,8 +44,8 @@ const UNIT_BYTES: usize = 256;
 const WORDS: usize = CHUNK_BYTES / UNIT_BYTES / 64;
 /// Units of a chunk's head.
 const HEAD_UNITS: usize = size_of::<Chunk>().div_ceil(UNIT_BYTES);
-/// Blocks larger than this are not worth a place in a chunk.
-pub(super) const RUN_BYTES_MAX: usize = CHUNK_BYTES / 8;
+/// Runs longer than this are hard to find between others, and what is that large has few pages for its bytes anyway.
+pub(super) const RUN_BYTES_MAX: usize = CHUNK_BYTES / 32;
 /// Chunks in which a run is looked for, before a new one is taken or none is found.
 const LOOKS: usize = 8;
 
@@ -46,9 +54,10 @@ const LOOKS: usize = 8;
 struct Chunk {
     units: Units<WORDS>,
     /// Blocks in it, and the slab.
-    holders: AtomicUsize,
-    /// It was taken out of its slab. A hint, Relaxed: the cache looks for its blocks, no later look finds more.
+    holders: Holders,
+    /// It was taken out of its slab.
     is_out: AtomicBool,
+    accounts: Arc<Accounts>,
 }
 
 /// Bytes that a run for `bytes` takes.
@@ -61,7 +70,10 @@ fn layout() -> Layout {
 }
 
 /// A slab; see the module.
-pub(super) struct Slab(Mutex<State>);
+pub(super) struct Slab {
+    state: Mutex<State>,
+    accounts: Arc<Accounts>,
+}
 
 struct State {
     chunks: Vec<NonNull<Chunk>>,
@@ -77,15 +89,15 @@ unsafe impl Send for State {}
 
 impl Slab {
     /// A slab of so many chunks at most.
-    pub(super) fn new(limit: usize) -> Slab {
-        Slab(Mutex::new(State { chunks: Vec::new(), limit, at: (0, 0) }))
+    pub(super) fn new(limit: usize, accounts: Arc<Accounts>) -> Slab {
+        Slab { state: Mutex::new(State { chunks: Vec::new(), limit, at: (0, 0) }), accounts }
     }
 
     /// A block of these bytes, if a run for it is found. O(units of a few chunks) at most.
     pub(super) fn place(&self, bytes: &[u8]) -> Option<SharedBlock> {
         let count = taken_bytes(HEAD_BYTES + bytes.len()) / UNIT_BYTES;
         debug_assert!(HEAD_BYTES + bytes.len() <= RUN_BYTES_MAX);
-        let (chunk, unit) = self.0.lock().take(count)?;
+        let (chunk, unit) = self.state.lock().take(count, &self.accounts)?;
         // SAFETY: the run was taken for this block alone: large enough, at a multiple of a line, in a chunk that counts the
         // block among its holders. The block's bytes are written before it is one. Test: as above.
         unsafe {
@@ -95,10 +107,10 @@ impl Slab {
         }
     }
 
-    /// From now on it has at most `limit` chunks. True if some were taken out: their blocks are to be evicted.
-    pub(super) fn set_limit(&self, limit: usize) -> bool {
+    /// From now on it has at most `limit` chunks. Where those are that were taken out: blocks there are to be evicted.
+    pub(super) fn set_limit(&self, limit: usize) -> Vec<usize> {
         let mut out = Vec::new();
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         state.limit = limit;
         while state.chunks.len() > limit {
             // SAFETY: a listed chunk lives. Test: as above.
@@ -115,20 +127,20 @@ impl Slab {
                 let_go(chunk);
             }
         }
-        !out.is_empty()
+        out.iter().map(|chunk| chunk.addr().get()).collect()
     }
 
     /// Chunks in use.
     #[cfg(test)]
     pub(super) fn chunks(&self) -> usize {
-        self.0.lock().chunks.len()
+        self.state.lock().chunks.len()
     }
 }
 
 impl State {
     /// Takes `count` units: where it was taken last, in one of the next chunks, in a new one. What follows a failure looks
     /// further on.
-    fn take(&mut self, count: usize) -> Option<(NonNull<Chunk>, usize)> {
+    fn take(&mut self, count: usize, accounts: &Arc<Accounts>) -> Option<(NonNull<Chunk>, usize)> {
         for _ in 0..self.chunks.len().min(LOOKS) {
             let (chunk, from) = self.at;
             if let Some(&found) = self.chunks.get(chunk)
@@ -142,7 +154,7 @@ impl State {
         if self.chunks.len() >= self.limit {
             return None;
         }
-        let fresh = new_chunk();
+        let fresh = new_chunk(Arc::clone(accounts));
         self.chunks.push(fresh);
         let unit = take_in(fresh, 0, count)?;
         self.at = (self.chunks.len() - 1, unit + count);
@@ -150,10 +162,11 @@ impl State {
     }
 }
 
-fn new_chunk() -> NonNull<Chunk> {
+fn new_chunk(accounts: Arc<Accounts>) -> NonNull<Chunk> {
     let fresh = NonNull::new(pages::chunk(layout())).expect("it does not return null").cast::<Chunk>();
-    let head =
-        Chunk { units: Units::new(HEAD_UNITS), holders: AtomicUsize::new(1), is_out: AtomicBool::new(false) };
+    accounts.chunks.add(CHUNK_BYTES);
+    let (units, is_out) = (Units::new(HEAD_UNITS), AtomicBool::new(false));
+    let head = Chunk { units, holders: Holders::one(), is_out, accounts };
     // SAFETY: fresh memory of a chunk's size and alignment. Test: as above.
     unsafe { fresh.write(head) };
     fresh
@@ -163,12 +176,14 @@ fn new_chunk() -> NonNull<Chunk> {
 fn take_in(chunk: NonNull<Chunk>, from: usize, count: usize) -> Option<usize> {
     // SAFETY: a listed chunk lives. Test: as above.
     let chunk = unsafe { chunk.as_ref() };
-    if chunk.units.free() < count {
-        return None;
-    }
     let unit = chunk.units.take(from, count)?;
-    chunk.holders.fetch_add(1, Ordering::Relaxed);
+    chunk.holders.join();
     Some(unit)
+}
+
+/// Where the chunk begins that has this address.
+pub(super) fn chunk_address(address: usize) -> usize {
+    address & !(CHUNK_BYTES - 1)
 }
 
 /// The chunk of a block in a slab.
@@ -176,7 +191,7 @@ fn take_in(chunk: NonNull<Chunk>, from: usize, count: usize) -> Option<usize> {
 /// # Safety
 /// A slab placed the block, and it has a reference left.
 unsafe fn chunk_of(block: NonNull<u8>) -> NonNull<Chunk> {
-    let inside = block.addr().get() & (CHUNK_BYTES - 1);
+    let inside = block.addr().get() - chunk_address(block.addr().get());
     // SAFETY: the chunk begins so many bytes before; asserted by the caller. Test: as above.
     unsafe { block.sub(inside).cast() }
 }
@@ -211,9 +226,10 @@ pub(super) unsafe fn give_back(block: NonNull<u8>, bytes: usize) {
 unsafe fn let_go(chunk: NonNull<Chunk>) {
     // SAFETY: held until here; asserted by the caller. Behind the last hold nobody knows it. Test: as above.
     unsafe {
-        if chunk.as_ref().holders.fetch_sub(1, Ordering::Release) == 1 {
-            fence(Ordering::Acquire);
+        if chunk.as_ref().holders.leave() {
+            let head = chunk.read();
             pages::give_back(chunk.as_ptr().cast(), layout());
+            head.accounts.chunks.give_back(CHUNK_BYTES);
         }
     }
 }
@@ -236,7 +252,7 @@ mod tests {
     #[test]
     fn blocks_keep_their_bytes_whoever_comes_and_goes() {
         let rounds = if cfg!(miri) { 60 } else { 4000 };
-        let slab = Slab::new(3);
+        let slab = Slab::new(3, Arc::default());
         let refused: usize = std::thread::scope(|scope| {
             let fill = |first: usize| {
                 let slab = &slab;
@@ -262,27 +278,35 @@ mod tests {
             threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
         });
         assert!(cfg!(miri) || (refused > 0 && slab.chunks() == 3), "{refused} refused");
-        let chunks = slab.0.lock().chunks.clone();
+        let chunks = slab.state.lock().chunks.clone();
         for chunk in chunks {
             // SAFETY: listed.
             let chunk = unsafe { chunk.as_ref() };
             assert_eq!(chunk.units.free(), WORDS * 64 - HEAD_UNITS, "all was given back");
-            assert_eq!(chunk.holders.load(Ordering::Relaxed), 1);
+            assert_eq!(chunk.holders.count(), 1);
         }
     }
 
     #[test]
-    fn a_block_outlives_its_slab_and_chunks_go_when_fewer_are_allowed() {
-        let slab = Slab::new(4);
-        let block = |seed: usize| slab.place(&vec![seed as u8; 100_000]).expect("there is room");
-        let blocks: Vec<SharedBlock> = (0..70).map(block).collect();
-        assert_eq!(slab.chunks(), 4);
-        assert!(slab.place(&vec![0; 200_000]).is_some() && slab.chunks() == 4, "in the rest of a chunk");
-        assert!(slab.set_limit(1) && slab.chunks() == 1);
-        // SAFETY: placed there, and held.
-        let out = |b: &&SharedBlock| unsafe { is_out(NonNull::from(b.head()).cast()) };
-        assert!((40..70).contains(&blocks.iter().filter(out).count()));
+    fn a_block_outlives_its_slab_and_chunks_go_with_their_last_blocks() {
+        let accounts = Arc::<Accounts>::default();
+        let mapped = || accounts.chunks.bytes() / CHUNK_BYTES;
+        let slab = Slab::new(4, Arc::clone(&accounts));
+        let block = |seed: usize| slab.place(&vec![seed as u8; 60_000]).expect("there is room");
+        let blocks: Vec<SharedBlock> = (0..110).map(block).collect();
+        assert_eq!((slab.chunks(), mapped()), (4, 4));
+        assert!(slab.place(&vec![0; 60_000]).is_some() && slab.chunks() == 4, "in the rest of a chunk");
+        let gone = slab.set_limit(1);
+        assert_eq!((gone.len(), slab.chunks(), mapped()), (3, 1, 4), "there are blocks in all of them");
+        let (out, left): (Vec<_>, Vec<_>) = blocks.iter().partition(|block| block.is_out());
+        let place = |block: &SharedBlock| chunk_address(&raw const block[0] as usize);
+        assert!(out.iter().all(|block| gone.contains(&place(block))));
+        assert!((30..40).contains(&left.len()) && !left.iter().any(|block| gone.contains(&place(block))));
+        assert!(slab.place(&vec![0; 60_000]).is_none_or(|block| !block.is_out()));
         drop(slab);
-        blocks.iter().enumerate().for_each(|(n, block)| assert_eq!(**block, [n as u8; 100_000]));
+        blocks.iter().enumerate().for_each(|(n, block)| assert_eq!(**block, [n as u8; 60_000]));
+        assert_eq!(mapped(), 4);
+        drop(blocks);
+        assert_eq!(mapped(), 0);
     }
 }

@@ -204,47 +204,104 @@ fn a_large_cache_keeps_its_blocks_in_chunks_and_stays_within_its_bytes() {
     let cache = BlockCache::new(LARGE);
     let mut most = 0;
     let rounds = if cfg!(miri) { 500 } else { 40_000u64 };
+    let bytes_of = |n: u64| 1000 + (n * 37 % 6000) as usize + (n / 4000 * 900) as usize;
     for n in 0..rounds {
-        // Sizes that drift, and now and then one that is too large for a chunk.
-        let bytes = 1000 + (n * 37 % 6000) as usize + (n / 4000 * 900) as usize;
-        let bytes = if n % 1000 == 999 { 700_000 } else { bytes };
-        let kept = cache.insert(n % 3, n * 4096, block(n % 3, n * 4096, bytes));
-        assert!(is_right(&kept, n % 3, n * 4096) && kept.len() == bytes);
+        // Sizes that drift.
+        let kept = cache.insert(n % 3, n * 4096, block(n % 3, n * 4096, bytes_of(n)));
+        assert!(is_right(&kept, n % 3, n * 4096) && kept.len() == bytes_of(n));
         assert!(cache.bytes() <= LARGE);
-        most = most.max(cache.chunk_bytes());
+        most = most.max(cache.held_bytes());
     }
-    assert!(most <= LARGE + LARGE / 8, "{most} bytes of chunks for {LARGE}");
-    let found = |cache: &BlockCache| {
-        (0..rounds)
-            .filter(|n| has(cache, n % 3, n * 4096))
-            .map(|n| 1000 + (n * 37 % 6000) as usize)
-            .sum::<usize>()
-    };
+    assert!(most <= LARGE + LARGE / 8, "{most} bytes held for {LARGE}");
+    let found: usize = (0..rounds).filter(|n| has(&cache, n % 3, n * 4096)).map(bytes_of).sum();
     // What lies between blocks, and what is evicted for it, is a small part.
-    assert!(cfg!(miri) || found(&cache) > LARGE / 3, "{} of {LARGE} bytes are found", found(&cache));
-    assert!(cfg!(miri) || cache.bytes() > LARGE / 10 * 7, "{} of {LARGE} bytes are used", cache.bytes());
+    assert!(cfg!(miri) || found > LARGE / 10 * 7, "{found} of {LARGE} bytes are found");
+}
+
+/// Moves the epoch on while something waits for it.
+fn settle(waits: impl Fn() -> bool) {
+    let start = std::time::Instant::now();
+    while waits() && start.elapsed() < std::time::Duration::from_secs(60) {
+        crossbeam_epoch::pin().flush();
+    }
 }
 
 #[test]
 fn a_cache_that_shrinks_gives_chunks_back() {
     let cache = BlockCache::new(LARGE);
+    let blocks = if cfg!(miri) { 3000 } else { 9000 };
     let scan: Vec<SharedBlock> =
-        (0..9000).map(|n| cache.insert(1, n, block(1, n, 4000))).step_by(500).collect();
-    let full = cache.chunk_bytes();
-    assert!(full > LARGE / 2, "{full}");
-    cache.set_capacity(LARGE / 4);
-    assert!(cache.bytes() <= LARGE / 4 && cache.chunk_bytes() <= LARGE / 4 + LARGE / 32);
-    // What is left lies in chunks that are in use.
-    let guard = crossbeam_epoch::pin();
-    let left: Vec<_> = (0..9000).filter_map(|n| cache.get(1, n, &guard)).collect();
-    assert!(left.len() > 500 && left.iter().all(|block| !block.head().is_out()), "{}", left.len());
-    assert!(scan.iter().any(|block| block.head().is_out()), "a scan still reads some that are not");
+        (0..blocks).map(|n| cache.insert(1, n, block(1, n, 4000))).step_by(500).collect();
+    let full = cache.held_bytes();
+    cache.set_capacity(full / 4);
+    assert!(cache.bytes() <= full / 4);
+    let listed = cache.slabs.iter().map(|slab| slab.chunks() * CHUNK_BYTES).sum::<usize>();
+    assert!(listed <= full / 4 + full / 32, "{listed} of {full}");
+    {
+        // What is left lies in chunks that are in use.
+        let guard = crossbeam_epoch::pin();
+        let left: Vec<_> = (0..blocks).filter_map(|n| cache.get(1, n, &guard)).collect();
+        assert!(!left.is_empty() && !left.iter().any(|block| block.share().is_out()), "{}", left.len());
+    }
+    assert!(scan.iter().any(|block| block.is_out()), "a scan still reads some that are not");
     scan.iter().enumerate().for_each(|(n, block)| assert!(is_right(block, 1, n as u64 * 500)));
-    drop(left);
-    drop(guard);
+    drop(scan);
+    // What was evicted goes with the epoch, and its chunks with it.
+    settle(|| cache.held_bytes() > listed);
+    assert_eq!(cache.held_bytes(), listed);
     cache.set_capacity(LARGE);
-    (0..5000).for_each(|n| drop(cache.insert(2, n, block(2, n, 4000))));
-    assert!(cache.chunk_bytes() > LARGE / 3);
+    (0..blocks).for_each(|n| drop(cache.insert(2, n, block(2, n, 4000))));
+    assert!(cache.held_bytes() > full / 4 * 3);
+}
+
+/// Regression: a chunk that was taken out between a block's placing and its linking stayed as long as the block.
+#[test]
+fn a_block_whose_chunk_is_taken_out_before_it_is_linked_is_not_kept() {
+    let cache = BlockCache::new(LARGE);
+    let place = |n| cache.slabs[0].place(&block(1, n, 50_000)).expect("there is room");
+    let blocks: Vec<SharedBlock> = (0..100).map(place).collect();
+    cache.set_capacity(LARGE / 10);
+    let (mut linked, mut refused) = (0, 0);
+    for (n, mut block) in (0u64..).zip(blocks) {
+        assert!(block.identify(1, n));
+        let is_out = block.is_out();
+        let guard = crossbeam_epoch::pin();
+        let hash = hash(1, n);
+        let charge = block.head().charge();
+        assert_eq!(cache.shard(hash).insert(hash, block, &guard), if is_out { charge } else { 0 });
+        assert_eq!(has(&cache, 1, n), !is_out);
+        *if is_out { &mut refused } else { &mut linked } += 1;
+    }
+    assert!(linked > 10 && refused > 10, "{linked} linked, {refused} refused");
+}
+
+/// Regression: chunks stayed while blocks too large for them took the same bytes once more.
+#[test]
+fn blocks_too_large_for_chunks_take_bytes_from_them_and_give_them_back() {
+    let cache = BlockCache::new(LARGE);
+    let fill = |table: u64, bytes: usize| {
+        let count = (3 * LARGE / bytes) as u64;
+        for n in 0..count {
+            drop(cache.insert(table, n, block(table, n, bytes)));
+            // What is evicted and not freed keeps chunks that are out.
+            assert!(cache.held_bytes() <= LARGE + LARGE / 4, "{} held", cache.held_bytes());
+        }
+        (0..count).filter(|&n| has(&cache, table, n)).count() * bytes
+    };
+    // Other tests' threads hold the epoch up: then nothing is kept for a while.
+    let start = std::time::Instant::now();
+    let in_time = |_: &i32| start.elapsed() < std::time::Duration::from_secs(20);
+    let fills =
+        |table: u64, bytes: usize| (0..).take_while(in_time).any(|_| fill(table, bytes) > LARGE / 10 * 7);
+    for round in 0..3 {
+        assert!(fills(2 * round, 4000), "small blocks have {} bytes", cache.accounts.chunks.bytes());
+        assert!(fills(2 * round + 1, 100_000), "large ones have {}", cache.accounts.outside.bytes());
+        assert!(cache.accounts.chunks.bytes() < LARGE / 2);
+    }
+    (0..6).for_each(|table| cache.evict_table(table));
+    assert_eq!(cache.bytes(), 0);
+    settle(|| cache.accounts.garbage.bytes() > 0);
+    assert_eq!(cache.accounts.outside.bytes(), 0);
 }
 
 /// The races of small caches, in chunks, which come and go.

@@ -4,7 +4,7 @@
 //!
 //! Invariants:
 //! 1. A unit is in at most one run that was taken and not given back.
-//! 2. `free()` is never more than the clear bits that the next `take` can see, but for runs being given back.
+//! 2. `free` counts the clear bits; too few while runs are being given back, never too many, and never below nothing.
 //!
 //! Concurrency: `take` is called under the slab's mutex, so bits are set by one thread at a time; anybody clears those of
 //! a run that is its own.
@@ -13,7 +13,7 @@
 //!   who set it.
 //! - `free`: Relaxed, a hint.
 //!
-//! Tests: below; `loom_tests`: weakened to Relaxed, either ordering fails.
+//! Tests: below; `loom_tests`: weakened to Relaxed, either of the two fails.
 
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -52,8 +52,11 @@ impl<const WORDS: usize> Units<WORDS> {
         self.free.load(Ordering::Relaxed)
     }
 
-    /// Takes the first run of `count` from `from` on; where it begins. O(units / count) at most.
+    /// Takes the first run of `count` from `from` on; where it begins. One caller at a time. O(units / count) at most.
     pub(super) fn take(&self, from: usize, count: usize) -> Option<usize> {
+        if self.free() < count {
+            return None;
+        }
         let mut at = from;
         while at + count <= WORDS * WORD_UNITS {
             match self.last_taken(at, at + count) {

@@ -7,8 +7,7 @@
 //! 2. A block's memory goes back where it came from when the last reference does: to its chunk, or to the allocator.
 //! 3. `table` and `offset` change only in `identify`, before the block is linked.
 //!
-//! Concurrency: as `Arc`: references are counted up with Relaxed and down with Release, and the last one loads with
-//! Acquire before the memory goes.
+//! Concurrency: references are counted by `holders`. `referenced` is Relaxed: a hint.
 //!
 //! Layout in memory: a head of 32 bytes, aligned to a cache line, and the bytes behind it: a look-up that has compared the
 //! head has the beginning of the block, too.
@@ -17,13 +16,14 @@
 
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error};
 use std::marker::PhantomData;
-use std::mem::ManuallyDrop;
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ops::Deref;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossbeam_epoch::Guard;
 
+use super::holders::Holders;
 use super::slab;
 
 /// Bytes before those of the block.
@@ -34,7 +34,7 @@ const ALIGN: usize = align_of::<Head>();
 /// The head, and the first bytes of the block.
 #[repr(C, align(64))]
 pub(super) struct Head {
-    references: AtomicU32,
+    references: Holders,
     /// Used since the hand of the cache passed it.
     referenced: AtomicBool,
     /// In a chunk of a slab.
@@ -42,7 +42,8 @@ pub(super) struct Head {
     length: usize,
     table: u64,
     offset: u64,
-    first: [u8; 32],
+    /// Of `get_mut` and `deref` alone: a short block leaves them unwritten.
+    first: [MaybeUninit<u8>; 32],
 }
 
 impl Head {
@@ -71,10 +72,9 @@ impl Head {
         self.referenced.swap(false, Ordering::Relaxed)
     }
 
-    /// True if it lies in a chunk that is out of use.
-    pub(super) fn is_out(&self) -> bool {
-        // SAFETY: in a slab, and whoever has a head has a reference. Test: cache::tests::a_cache_that_shrinks_gives_chunks_back.
-        self.in_slab && unsafe { slab::is_out(NonNull::from(self).cast()) }
+    /// True if it lies in a chunk of a slab.
+    pub(super) fn is_in_slab(&self) -> bool {
+        self.in_slab
     }
 
     /// Bytes that it takes, with its slot in the cache (half of which are empty, at least).
@@ -133,14 +133,15 @@ impl SharedBlock {
     /// Makes the memory at `place` a block of `length` bytes, which are there already, with one reference.
     ///
     /// # Safety
-    /// The memory is aligned to a line, holds `HEAD_BYTES` and `length` initialized bytes and no less than a head, is
-    /// nobody else's, and goes back as `drop` gives it back.
+    /// The memory is aligned to a line, holds `HEAD_BYTES`, `length` bytes that are initialized, and no less than a head,
+    /// is nobody else's, and goes back as `drop` gives it back. The pointer may reach all of it, and the whole chunk if it
+    /// lies in one.
     pub(super) unsafe fn in_place(place: NonNull<u8>, length: usize, in_slab: bool) -> SharedBlock {
         let head = place.cast::<Head>();
         // SAFETY: asserted by the caller; field by field, so that the bytes stay. Test: as above, and
         // slab::tests::blocks_keep_their_bytes_whoever_comes_and_goes.
         unsafe {
-            (&raw mut (*head.as_ptr()).references).write(AtomicU32::new(1));
+            (&raw mut (*head.as_ptr()).references).write(Holders::one());
             (&raw mut (*head.as_ptr()).referenced).write(AtomicBool::new(false));
             (&raw mut (*head.as_ptr()).in_slab).write(in_slab);
             (&raw mut (*head.as_ptr()).length).write(length);
@@ -152,7 +153,7 @@ impl SharedBlock {
 
     /// The bytes, if this is the only reference.
     pub fn get_mut(&mut self) -> Option<&mut [u8]> {
-        if self.head().references.load(Ordering::Acquire) != 1 {
+        if !self.head().references.is_one() {
             return None;
         }
         let length = self.head().length;
@@ -162,7 +163,7 @@ impl SharedBlock {
 
     /// From now on it is the block of `table` at `offset`. False, and nothing changes, if there is another reference.
     pub(super) fn identify(&mut self, table: u64, offset: u64) -> bool {
-        if self.head().references.load(Ordering::Acquire) != 1 {
+        if !self.head().references.is_one() {
             return false;
         }
         // SAFETY: the only reference is borrowed as `&mut`, so nobody reads the head. Test: as above.
@@ -179,6 +180,13 @@ impl SharedBlock {
         // SAFETY: a reference keeps the memory, and the head is never written but through atomics while others have it.
         // Test: as above.
         unsafe { self.0.as_ref() }
+    }
+
+    /// True if it lies in a chunk that is out of use.
+    pub(super) fn is_out(&self) -> bool {
+        // Not from the head: what borrows that may not look beyond it.
+        // SAFETY: in a slab, and this is a reference. Test: cache::tests::a_cache_that_shrinks_gives_chunks_back.
+        self.head().in_slab && unsafe { slab::is_out(self.0.cast()) }
     }
 
     #[inline]
@@ -203,7 +211,7 @@ impl SharedBlock {
     /// References to it.
     #[cfg(test)]
     pub(super) fn references(&self) -> usize {
-        self.head().references.load(Ordering::Relaxed) as usize
+        self.head().references.count()
     }
 }
 
@@ -220,6 +228,11 @@ impl BlockRef<'_> {
         // SAFETY: asserted by the caller; it is never dropped, so the reference is not given up here.
         // Test: cache::tests::a_found_block_stays_valid_while_pinned.
         BlockRef(ManuallyDrop::new(unsafe { SharedBlock::from_raw(head) }), PhantomData)
+    }
+
+    /// Where it lies.
+    pub(super) fn address(&self) -> usize {
+        self.0.0.addr().get()
     }
 
     /// The block, counted.
@@ -257,18 +270,16 @@ impl Deref for SharedBlock {
 impl Clone for SharedBlock {
     #[inline]
     fn clone(&self) -> SharedBlock {
-        let before = self.head().references.fetch_add(1, Ordering::Relaxed);
-        assert!(before < u32::MAX / 2, "too many references to a block");
+        self.head().references.join();
         SharedBlock(self.0)
     }
 }
 
 impl Drop for SharedBlock {
     fn drop(&mut self) {
-        if self.head().references.fetch_sub(1, Ordering::Release) != 1 {
+        if !self.head().references.leave() {
             return;
         }
-        fence(Ordering::Acquire);
         let (length, in_slab) = (self.head().length, self.head().in_slab);
         // SAFETY: the last reference; its memory came from where `in_slab` says, with this length. Test: as above.
         unsafe {
@@ -293,7 +304,7 @@ mod tests {
 
     #[test]
     fn a_block_keeps_its_bytes_until_the_last_reference_goes() {
-        for length in [0, 1, 31, 32, 33, 4096, 200_000] {
+        for length in [0, 1, 31, 32, 33, 4096, if cfg!(miri) { 5000 } else { 200_000 }] {
             let bytes: Vec<u8> = (0..length).map(|n| (n * 31 + length) as u8).collect();
             let mut block = SharedBlock::copy_of(&bytes);
             let other = block.clone();
