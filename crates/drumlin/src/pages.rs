@@ -1,6 +1,6 @@
 //! Large memory, straight from the system: resident is what was used, and nothing after it is given back.
 //!
-//! Place: `memory` gets the chunks of its arenas here; `table` and `filter` keep their large buffers in a [`PageVec`].
+//! Place: `memory` gets the chunks of its arenas here, `cache` those of its slabs; `table` and `filter` keep their large buffers in a [`PageVec`].
 //! What is smaller than [`MAPPED_BYTES`] comes from the global allocator.
 //!
 //! Why not all from the global allocator: what is freed there may stay resident, and a large block that comes back teaches
@@ -15,8 +15,8 @@
 //!    Then the pages go and the addresses stay taken.
 //! 4. Whether memory is mapped follows from its layout's size alone, so that it goes back the way it came.
 //!
-//! Concurrency: none of its own. A chunk from 2 MiB on asks for huge pages: a search jumps all over the memtable, and with
-//! 4 KiB pages its walk through the page tables costs as much as the misses.
+//! Concurrency: none of its own. A chunk from 2 MiB on asks for huge pages: a search jumps all over the memtable, a get to
+//! any block of the cache, and with 4 KiB pages the walk through the page tables costs as much as the misses.
 //! Tests: `pages/tests.rs`, `memory::arena`, and under the address sanitizer `memory`.
 #![allow(unsafe_code)]
 

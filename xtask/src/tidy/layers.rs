@@ -33,6 +33,7 @@ const PAIRS: &[(&str, &str)] = &[
     ("memory", "iter"),
     ("commit", "key"),
     ("cache", "budget"),
+    ("cache", "pages"),
     ("options", "key"),
     // One error type for all: it imports nothing.
     ("env", "error"),

@@ -1,71 +1,44 @@
-//! One shard of the block cache: buckets of eight entry pointers, and the CLOCK hand.
+//! One shard of the block cache: buckets of eight pointers to blocks, and the CLOCK hand.
 //!
 //! Place: [`super::BlockCache`] picks the shard by hash and keeps the sum of bytes.
 //!
 //! Invariants:
-//! 1. Every entry lies in the bucket that its hash names, and at most once in a shard.
+//! 1. Every linked block lies in the bucket that its hash names, and at most once in a shard. Its slot is one reference.
 //! 2. `State::entries` is the number of non-null slots of the current array.
 //! 3. Slots and the array change only under the shard's mutex.
 //! 4. No destructor of anybody else runs under the mutex: garbage is handed over after it was given back.
+//! 5. No block is linked whose chunk is out by then (`slab`).
 //!
-//! Concurrency: see `cache/mod.rs`. A reader may still walk an array that was replaced: its
-//! pointers lead to entries that are destroyed, at the earliest, after that reader's epoch, since
-//! an entry is retired after the array was replaced or together with its removal from the current one.
+//! Concurrency: see `cache/mod.rs`. A reader may still walk an array that was replaced: its pointers lead to blocks whose
+//! slot's reference is given up, at the earliest, after that reader's epoch, since a block is retired after the array was
+//! replaced or together with its removal from the current one.
 //! Tests: `cache/tests.rs`.
 #![allow(unsafe_code)]
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use crossbeam_epoch::{Atomic, Guard, Owned, Shared, unprotected};
 
-use crate::budget::Account;
+use super::Stage;
+use super::accounts::Accounts;
+use super::block::{BlockRef, Head, SharedBlock};
 use crate::sync::{Mutex, MutexGuard, prefetch};
 
-use super::Stage;
-
-/// Entries in a bucket: one cache line of pointers.
+/// Blocks in a bucket: one cache line of pointers.
 const WAYS: usize = 8;
 /// Buckets of a new shard.
 const BUCKETS_MIN: usize = 16;
 /// Bytes of evicted blocks after which a thread hands its garbage over.
 const FLUSH_BYTES: usize = 256 << 10;
 
-/// Bytes of a cache line, and lines of a block that are loaded ahead: its heads and ends, mostly.
+/// Bytes of a cache line, and lines of a block that are loaded ahead: its head, its heads and ends, mostly.
 const LINE_BYTES: usize = 64;
-const BLOCK_LINES: usize = 4;
-
-/// A cached block. The alignment leaves six pointer bits for a part of the hash.
-#[repr(align(64))]
-pub(super) struct Entry {
-    table: u64,
-    offset: u64,
-    pub(super) block: Arc<[u8]>,
-    referenced: AtomicBool,
-}
-
-impl Entry {
-    pub(super) fn new(table: u64, offset: u64, block: Arc<[u8]>) -> Entry {
-        Entry { table, offset, block, referenced: AtomicBool::new(false) }
-    }
-
-    /// What an entry for `block` costs: the bytes, their counts, the entry, its slot (half used at least).
-    pub(super) fn charge(block: &Arc<[u8]>) -> usize {
-        block.len() + 2 * size_of::<usize>() + size_of::<Entry>() + 4 * size_of::<usize>()
-    }
-
-    /// Marks the entry as used; writes only if it was not.
-    #[inline]
-    pub(super) fn touch(&self) {
-        if !self.referenced.load(Ordering::Relaxed) {
-            self.referenced.store(true, Ordering::Relaxed);
-        }
-    }
-}
+const BLOCK_LINES: usize = 5;
 
 #[derive(Default)]
 #[repr(align(64))]
-struct Bucket([Atomic<Entry>; WAYS]);
+struct Bucket([Atomic<Head>; WAYS]);
 
 struct Buckets(Box<[Bucket]>);
 
@@ -104,8 +77,7 @@ impl State {
 pub(super) struct Shard {
     buckets: Atomic<Buckets>,
     state: Mutex<State>,
-    /// Charged with what is retired until it is freed.
-    garbage: Arc<Account>,
+    accounts: Arc<Accounts>,
 }
 
 #[inline]
@@ -114,9 +86,9 @@ fn tag(hash: u64) -> usize {
 }
 
 impl Shard {
-    pub(super) fn new(garbage: Arc<Account>) -> Shard {
+    pub(super) fn new(accounts: Arc<Accounts>) -> Shard {
         Shard {
-            garbage,
+            accounts,
             buckets: Atomic::new(Buckets::new(BUCKETS_MIN)),
             state: Mutex::new(State { entries: 0, hand: 0, retired: 0 }),
         }
@@ -129,21 +101,26 @@ impl Shard {
         unsafe { self.buckets.load(Ordering::Acquire, guard).deref() }
     }
 
-    /// The entry of (table, offset).
+    /// The block of (table, offset), which the cache keeps referenced as long as the guard.
     #[inline]
-    pub(super) fn find<'g>(&self, hash: u64, table: u64, offset: u64, guard: &'g Guard) -> Option<&'g Entry> {
+    pub(super) fn find<'g>(
+        &self,
+        hash: u64,
+        table: u64,
+        offset: u64,
+        guard: &'g Guard,
+    ) -> Option<BlockRef<'g>> {
         for slot in &self.buckets(guard).of(hash).0 {
             let shared = slot.load(Ordering::Acquire, guard);
             if shared.tag() != tag(hash) {
                 continue;
             }
-            // SAFETY: what a slot holds is null or an entry retired through the epoch.
+            // SAFETY: what a slot holds is null or a block whose reference is given up through the epoch.
             // Test: readers_race_writers_and_see_only_their_own_blocks.
-            if let Some(entry) = unsafe { shared.as_ref() }
-                && entry.offset == offset
-                && entry.table == table
-            {
-                return Some(entry);
+            unsafe {
+                if shared.as_ref().is_some_and(|head| head.is(table, offset)) {
+                    return Some(BlockRef::new(shared.as_raw()));
+                }
             }
         }
         None
@@ -151,35 +128,29 @@ impl Shard {
 
     /// Starts to load what `stage` of a look-up reads.
     #[inline]
-    pub(super) fn prefetch(&self, hash: u64, table: u64, offset: u64, stage: Stage, guard: &Guard) {
+    pub(super) fn prefetch(&self, hash: u64, stage: Stage, guard: &Guard) {
         let bucket = self.buckets(guard).of(hash);
         match stage {
             Stage::Bucket => prefetch(bucket),
-            Stage::Entry => {
+            Stage::Block => {
                 for slot in &bucket.0 {
                     let shared = slot.load(Ordering::Acquire, guard);
-                    if shared.tag() == tag(hash) {
-                        prefetch(shared.as_raw());
+                    if shared.tag() == tag(hash) && !shared.is_null() {
+                        let head: *const u8 = shared.as_raw().cast();
+                        (0..BLOCK_LINES).for_each(|line| prefetch(head.wrapping_add(line * LINE_BYTES)));
                     }
-                }
-            }
-            Stage::Block => {
-                let Some(entry) = self.find(hash, table, offset, guard) else { return };
-                let block = entry.block.as_ptr();
-                // From the count in front of the bytes on.
-                for line in 0..BLOCK_LINES {
-                    prefetch(block.wrapping_sub(2 * size_of::<usize>()).wrapping_add(line * LINE_BYTES));
                 }
             }
         }
     }
 
-    /// Links an entry, unless its key is there already. Returns the bytes that are not in the
-    /// shard (any more): those of an entry that had to go, or of the new one if it was not linked.
-    pub(super) fn insert(&self, hash: u64, entry: Owned<Entry>, guard: &Guard) -> usize {
+    /// Links a block, unless one of its name is there already, or its chunk is out. Returns the bytes that are not in
+    /// the shard (any more): those of a block that had to go, or of the new one if it was not linked.
+    pub(super) fn insert(&self, hash: u64, block: SharedBlock, guard: &Guard) -> usize {
+        let (table, offset) = block.head().identity();
         let mut state = self.state.lock();
-        if self.find(hash, entry.table, entry.offset, guard).is_some() {
-            return Entry::charge(&entry.block);
+        if self.find(hash, table, offset, guard).is_some() || block.is_out() {
+            return block.head().charge();
         }
         let mut buckets = self.buckets(guard);
         if state.entries >= buckets.0.len() * WAYS / 2 {
@@ -195,7 +166,10 @@ impl Shard {
                 victim
             }
         };
-        bucket[slot].store(entry.with_tag(tag(hash)), Ordering::Release);
+        if !block.head().is_in_slab() {
+            self.accounts.outside.add(block.head().charge());
+        }
+        bucket[slot].store(Shared::from(block.into_raw()).with_tag(tag(hash)), Ordering::Release);
         state.entries += 1;
         hand_over(state, guard);
         removed
@@ -210,7 +184,8 @@ impl Shard {
                 // SAFETY: slots change only under the mutex, which is held.
                 // Test: a_growing_cache_keeps_every_entry.
                 let Some(entry) = (unsafe { shared.as_ref() }) else { continue };
-                let hash = super::hash(entry.table, entry.offset);
+                let (table, offset) = entry.identity();
+                let hash = super::hash(table, offset);
                 let free = new.of(hash).0.iter().find(|slot| slot.load(Ordering::Relaxed, guard).is_null());
                 // A bucket splits in two, so its entries always fit.
                 if let Some(free) = free {
@@ -242,7 +217,7 @@ impl Shard {
             // SAFETY: slots change only under the mutex, which is held.
             // Test: bytes_stay_within_capacity.
             let Some(entry) = (unsafe { slot.load(Ordering::Relaxed, guard).as_ref() }) else { continue };
-            if step < 2 * slots && entry.referenced.swap(false, Ordering::Relaxed) {
+            if step < 2 * slots && entry.take_touched() {
                 continue;
             }
             freed += self.retire(slot, &mut state, guard);
@@ -251,36 +226,39 @@ impl Shard {
         freed
     }
 
-    /// Unlinks every entry of `table`; the bytes freed. Leaves handing over to the next insert.
-    pub(super) fn evict_table(&self, table: u64, guard: &Guard) -> usize {
+    /// Unlinks every block that is `meant`; the bytes freed. Leaves handing over to the next insert.
+    pub(super) fn evict_if(&self, meant: &dyn Fn(&BlockRef<'_>) -> bool, guard: &Guard) -> usize {
         let mut state = self.state.lock();
         let mut freed = 0;
         for slot in self.buckets(guard).0.iter().flat_map(|bucket| &bucket.0) {
+            let shared = slot.load(Ordering::Relaxed, guard);
             // SAFETY: slots change only under the mutex, which is held.
             // Test: evicting_a_table_leaves_the_others.
-            if unsafe { slot.load(Ordering::Relaxed, guard).as_ref() }.is_some_and(|e| e.table == table) {
+            if !shared.is_null() && meant(&unsafe { BlockRef::new(shared.as_raw()) }) {
                 freed += self.retire(slot, &mut state, guard);
             }
         }
         freed
     }
 
-    /// Empties a slot (the caller holds the mutex) and leaves its entry to the epoch; the bytes freed.
-    fn retire(&self, slot: &Atomic<Entry>, state: &mut State, guard: &Guard) -> usize {
+    /// Empties a slot (the caller holds the mutex) and leaves its reference to the epoch; the bytes freed.
+    fn retire(&self, slot: &Atomic<Head>, state: &mut State, guard: &Guard) -> usize {
         let entry = slot.swap(Shared::null(), Ordering::AcqRel, guard);
         // SAFETY: the entry was in the slot, and only the holder of the mutex removes entries.
         // Test: readers_race_writers_and_see_only_their_own_blocks.
-        let Some(charge) = (unsafe { entry.as_ref() }).map(|entry| Entry::charge(&entry.block)) else {
-            return 0;
-        };
-        self.garbage.add(charge);
-        let garbage = Arc::clone(&self.garbage);
+        let Some(charge) = (unsafe { entry.as_ref() }).map(Head::charge) else { return 0 };
+        self.accounts.garbage.add(charge);
+        let accounts = Arc::clone(&self.accounts);
         // SAFETY: as above; no reader that pins from now on reaches it, since it was in one slot of the current array, and
         // earlier arrays are out of reach. It is taken once, here. What is dropped is Send. Test: as above.
         unsafe {
             guard.defer_unchecked(move || {
-                drop(entry.into_owned());
-                garbage.give_back(charge);
+                let block = SharedBlock::from_raw(entry.as_raw());
+                if !block.head().is_in_slab() {
+                    accounts.outside.give_back(charge);
+                }
+                drop(block);
+                accounts.garbage.give_back(charge);
             });
         }
         state.entries -= 1;
@@ -290,14 +268,12 @@ impl Shard {
 }
 
 /// The way to reuse in a full bucket: the first unreferenced from the hand on, clearing what it passes.
-fn second_chance(bucket: &[Atomic<Entry>; WAYS], hand: usize, guard: &Guard) -> usize {
+fn second_chance(bucket: &[Atomic<Head>; WAYS], hand: usize, guard: &Guard) -> usize {
     for step in 0..WAYS {
         let way = (hand + step) % WAYS;
         // SAFETY: slots change only under the mutex, which the caller holds.
         // Test: bytes_stay_within_capacity.
-        if !unsafe { bucket[way].load(Ordering::Relaxed, guard).as_ref() }
-            .is_some_and(|entry| entry.referenced.swap(false, Ordering::Relaxed))
-        {
+        if !unsafe { bucket[way].load(Ordering::Relaxed, guard).as_ref() }.is_some_and(Head::take_touched) {
             return way;
         }
     }
@@ -323,7 +299,10 @@ impl Drop for Shard {
             let guard = unprotected();
             let buckets = self.buckets.swap(Shared::null(), Ordering::Relaxed, guard).into_owned();
             for slot in buckets.0.iter().flat_map(|bucket| &bucket.0) {
-                drop(slot.swap(Shared::null(), Ordering::Relaxed, guard).try_into_owned());
+                let entry = slot.swap(Shared::null(), Ordering::Relaxed, guard);
+                if !entry.is_null() {
+                    drop(SharedBlock::from_raw(entry.as_raw()));
+                }
             }
         }
     }

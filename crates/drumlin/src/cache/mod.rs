@@ -5,42 +5,58 @@
 //!
 //! Invariants:
 //! 1. A returned block is the one inserted under that (table, offset).
-//! 2. `bytes()` counts every entry with its overhead and stays at or below `capacity()`, but for
+//! 2. `bytes()` counts every linked block with its overhead and stays at or below `capacity()`, but for
 //!    at most one block per thread that is inside `insert`.
-//! 3. A hit writes nothing shared unless the entry's reference bit is clear (its counter is the
+//! 3. A hit writes nothing shared unless the block's reference bit is clear (its counter is the
 //!    thread's own stripe).
 //! 4. Evicted blocks that readers may still hold take little more than an eighth of the capacity: beyond that nothing new
 //!    is kept until some are freed.
-//! 5. A miss may be spurious (an entry being moved); a hit is never wrong.
+//! 5. A miss may be spurious (a block being moved); a hit is never wrong.
+//! 6. Chunks in use and blocks outside of them take at most the capacity and an eighth, but for a chunk per slab.
 //!
-//! Concurrency: readers pin an epoch and follow two pointers: shard → buckets → entry. Both are
+//! Concurrency: readers pin an epoch and follow two pointers: shard → buckets → block. Both are
 //! published with Release by a writer that holds the shard's mutex and consumed with Acquire.
-//! What is unlinked is destroyed after the epoch, so a reader that is pinned may hold what it found.
-//! Lock order: one shard mutex at a time, nothing else is taken under it.
+//! What is unlinked is given up after the epoch, so a reader that is pinned may hold what it found; one that wants it
+//! for longer counts a reference.
+//! Lock order: `aside`, then a slab's mutex; one shard mutex at a time, by itself. Nothing is evicted, and no epoch is
+//! pinned, under `aside`: that may run anybody's destructor.
 //!
-//! Layout in memory: a shard is an array of buckets, one cache line of eight entry pointers each;
-//! the pointers' low six bits hold a part of the hash, so a look-up reads one bucket line and one
-//! entry line. The array doubles when half full. A new entry's reference bit is clear: a block
+//! Layout in memory: a shard is an array of buckets, one cache line of eight pointers each; the pointers' low six bits
+//! hold a part of the hash. What they point to is a block: a head of 32 bytes, then the block's own (`block`). So a
+//! look-up reads the line of a bucket, and one that has both the name to compare and the block's beginning.
+//! The array doubles when half full. A new block's reference bit is clear: a block
 //! read once by a scan goes before a block that was asked for twice.
+//! From [`SLAB_BYTES`] of capacity on, `insert` copies a block into a run of a slab's chunk, in a huge page (`slab`): a
+//! small cache's blocks, and those too large for a run, lie where they were read. Slabs are chosen by hash; where one has
+//! no run for a block, the block is not kept, and some others are evicted for the next.
 //!
 //! Whoever knows early what it will look up has it loaded a stage at a time ([`BlockCache::prefetch`]).
 //!
 //! Origin: CLOCK, and the observation of MemC3 and others that look-ups should not reorder a list.
 //!
-//! Tests: `cache/tests.rs`.
+//! Tests: `cache/tests.rs`, those of the parts, `loom_tests`.
 
+mod accounts;
+mod block;
 mod buckets;
 mod counters;
+mod holders;
+#[cfg(all(test, loom))]
+mod loom_tests;
+mod slab;
+mod units;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crossbeam_epoch::{Guard, Owned};
+use crossbeam_epoch::Guard;
 
-use crate::budget::Account;
-use crate::sync::CachePadded;
-use buckets::{Entry, Shard};
+use crate::sync::{CachePadded, Mutex};
+use accounts::Accounts;
+pub use block::{BlockRef, SharedBlock};
+use buckets::Shard;
 use counters::Counters;
+use slab::{CHUNK_BYTES, RUN_BYTES_MAX, Slab};
 
 /// Shards, at most.
 const SHARDS_MAX: usize = 64;
@@ -48,14 +64,20 @@ const SHARDS_MAX: usize = 64;
 const GARBAGE_BYTES: usize = 256 << 10;
 /// Capacity that is worth a shard of its own, in bytes.
 const SHARD_BYTES: usize = 512 << 10;
+/// Capacity from which on blocks are kept in slabs, and capacity that is worth one more of them, in bytes.
+const SLAB_BYTES: usize = 16 << 20;
+/// Where there is no place for a block, so many times its bytes are evicted.
+const EVICTED_FOR_ONE: usize = 4;
+/// Slabs, at most.
+const SLABS_MAX: usize = 8;
+/// Bytes are set aside for blocks outside of chunks in steps of this part of the capacity.
+const ASIDE_STEPS: usize = 32;
 
 /// What a look-up reads, one behind the other: each stage is found by the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// The bucket.
     Bucket,
-    /// The entry.
-    Entry,
     /// The first lines of the block.
     Block,
 }
@@ -63,21 +85,29 @@ pub enum Stage {
 /// A cache of blocks; see the module.
 pub struct BlockCache {
     shards: Box<[CachePadded<Shard>]>,
+    /// Where blocks lie; none in a small cache, whose blocks lie where they were read.
+    slabs: Box<[CachePadded<Slab>]>,
+    /// Bytes of the capacity that slabs may not have, for what lies outside of their chunks. Who holds it sets their limits.
+    aside: Mutex<usize>,
     bytes: CachePadded<AtomicUsize>,
     capacity: AtomicUsize,
     counters: Counters,
-    /// Bytes evicted and not yet freed.
-    garbage: Arc<Account>,
+    accounts: Arc<Accounts>,
 }
 
 impl BlockCache {
     /// A cache of at most `capacity_bytes`, overhead included. 0 caches nothing.
     pub fn new(capacity_bytes: usize) -> BlockCache {
-        let garbage = Arc::<Account>::default();
+        let accounts = Arc::<Accounts>::default();
         let shards = (capacity_bytes / SHARD_BYTES).clamp(1, SHARDS_MAX).next_power_of_two();
+        let slabs = (capacity_bytes / SLAB_BYTES).min(SLABS_MAX);
+        let limit = chunks_of(capacity_bytes, slabs, 0);
+        let slab = |_| CachePadded::new(Slab::new(limit, Arc::clone(&accounts)));
         BlockCache {
-            shards: (0..shards).map(|_| CachePadded::new(Shard::new(Arc::clone(&garbage)))).collect(),
-            garbage,
+            slabs: (0..slabs).map(slab).collect(),
+            shards: (0..shards).map(|_| CachePadded::new(Shard::new(Arc::clone(&accounts)))).collect(),
+            aside: Mutex::new(0),
+            accounts,
             bytes: CachePadded::new(AtomicUsize::new(0)),
             capacity: AtomicUsize::new(capacity_bytes),
             counters: Counters::new(),
@@ -86,7 +116,7 @@ impl BlockCache {
 
     /// The block of `table` at `offset`, valid as long as the guard. Lock-free, O(1).
     #[inline]
-    pub fn get<'g>(&self, table: u64, offset: u64, guard: &'g Guard) -> Option<&'g Arc<[u8]>> {
+    pub fn get<'g>(&self, table: u64, offset: u64, guard: &'g Guard) -> Option<BlockRef<'g>> {
         let found = self.peek(table, offset, guard);
         self.counters.count(found.is_some());
         found
@@ -94,87 +124,143 @@ impl BlockCache {
 
     /// As [`BlockCache::get`], but counted neither as a hit nor as a miss: for a second look after a miss.
     #[inline]
-    pub fn peek<'g>(&self, table: u64, offset: u64, guard: &'g Guard) -> Option<&'g Arc<[u8]>> {
+    pub fn peek<'g>(&self, table: u64, offset: u64, guard: &'g Guard) -> Option<BlockRef<'g>> {
         let hash = hash(table, offset);
-        let entry = self.shard(hash).find(hash, table, offset, guard)?;
-        entry.touch();
-        Some(&entry.block)
+        let found = self.shard(hash).find(hash, table, offset, guard)?;
+        found.head().touch();
+        Some(found)
     }
 
     /// Starts to load what `stage` of a look-up reads. Counted neither as a look nor as a use.
     #[inline]
     pub fn prefetch(&self, table: u64, offset: u64, stage: Stage, guard: &Guard) {
         let hash = hash(table, offset);
-        self.shard(hash).prefetch(hash, table, offset, stage, guard);
+        self.shard(hash).prefetch(hash, stage, guard);
     }
 
-    /// Keeps `block` as the one of `table` at `offset`, evicting others to make room. A block that
-    /// would fill more than half of the cache is not kept; one already there stays.
-    /// O(evicted), under the shard's mutex.
-    pub fn insert(&self, table: u64, offset: u64, block: Arc<[u8]>) {
-        let charge = Entry::charge(&block);
-        if charge > self.capacity() / 2 || self.is_littered() {
-            return;
-        }
+    /// Keeps `block` as the one of `table` at `offset`, evicting others to make room; the block, perhaps in another place.
+    /// One that would fill more than half of the cache is not kept; one already there stays.
+    /// O(bytes + evicted), under the shard's mutex.
+    pub fn insert(&self, table: u64, offset: u64, mut block: SharedBlock) -> SharedBlock {
         let hash = hash(table, offset);
+        let slab = self.slab(hash, block.len());
+        let charge = block::charge(block.len(), slab.is_some());
+        if charge > self.capacity() / 2 || self.is_littered() {
+            return block;
+        }
         self.make_room(hash, charge);
+        if let Some(slab) = slab {
+            match slab.place(&block) {
+                Some(placed) => block = placed,
+                None => {
+                    // What is left lies in pieces, or waits for the epoch: there is to be more of it.
+                    self.fit_slabs(false);
+                    self.evict(hash, charge * EVICTED_FOR_ONE);
+                    return block;
+                }
+            }
+        }
+        if !block.identify(table, offset) {
+            debug_assert!(false, "somebody reads a block that is not in the cache yet");
+            return block;
+        }
         // Counted before it can be evicted, so that the sum never falls below zero.
         self.bytes.fetch_add(charge, Ordering::Relaxed);
         let guard = crossbeam_epoch::pin();
-        let removed = self.shard(hash).insert(hash, Owned::new(Entry::new(table, offset, block)), &guard);
+        let removed = self.shard(hash).insert(hash, block.clone(), &guard);
         self.bytes.fetch_sub(removed, Ordering::Relaxed);
+        drop(guard);
+        if slab.is_none() {
+            self.fit_slabs(false);
+        }
+        block
     }
 
     /// True if too much of what was evicted is not freed yet, even after an attempt.
     fn is_littered(&self) -> bool {
-        let too_much = || self.garbage.bytes() > self.capacity() / 8 + GARBAGE_BYTES;
+        let too_much = || self.accounts.garbage.bytes() > self.capacity() / 8 + GARBAGE_BYTES;
         too_much() && {
             crossbeam_epoch::pin().flush();
             too_much()
         }
     }
 
-    /// Bytes evicted and not yet freed.
-    pub fn garbage_bytes(&self) -> usize {
-        self.garbage.bytes()
-    }
-
     /// Evicts until `charge` more bytes fit, from the shard of `hash` first.
     fn make_room(&self, hash: u64, charge: usize) {
+        let over = (self.bytes() + charge).saturating_sub(self.capacity());
+        self.evict(hash, over);
+    }
+
+    /// Evicts about `bytes`, from the shard of `hash` first.
+    fn evict(&self, hash: u64, bytes: usize) {
         let first = self.shard_index(hash);
+        let mut left = bytes;
         for step in 0..self.shards.len() {
-            let over = (self.bytes() + charge).saturating_sub(self.capacity());
-            if over == 0 {
+            if left == 0 {
                 return;
             }
             let shard = &self.shards[(first + step) & (self.shards.len() - 1)];
-            let freed = shard.evict(over, &crossbeam_epoch::pin());
+            let freed = shard.evict(left, &crossbeam_epoch::pin());
             self.bytes.fetch_sub(freed, Ordering::Relaxed);
+            left = left.saturating_sub(freed);
         }
     }
 
     /// Drops every block of `table`. O(cache).
     pub fn evict_table(&self, table: u64) {
+        self.evict_if(&|block| block.head().identity().0 == table);
+    }
+
+    fn evict_if(&self, meant: &dyn Fn(&BlockRef<'_>) -> bool) {
         for shard in &self.shards {
-            let freed = shard.evict_table(table, &crossbeam_epoch::pin());
+            let freed = shard.evict_if(meant, &crossbeam_epoch::pin());
             self.bytes.fetch_sub(freed, Ordering::Relaxed);
         }
     }
 
-    /// Bytes held, overhead of the entries included.
+    /// Bytes of the blocks that are in it, overhead included.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Most bytes that may be held.
+    /// Bytes of memory held: chunks, whatever is in them, and blocks outside of chunks, until they are freed.
+    pub fn held_bytes(&self) -> usize {
+        self.accounts.chunks.bytes() + self.accounts.outside.bytes()
+    }
+
+    /// Most bytes of blocks that may be in it.
     pub fn capacity(&self) -> usize {
         self.capacity.load(Ordering::Relaxed)
     }
 
-    /// Changes the capacity, evicting what no longer fits.
+    /// Changes the capacity, evicting what no longer fits. O(cache) if it takes chunks from the slabs.
     pub fn set_capacity(&self, bytes: usize) {
         self.capacity.store(bytes, Ordering::Relaxed);
         self.make_room(0, 0);
+        self.fit_slabs(true);
+    }
+
+    /// Gives the slabs what the capacity is now, less what lies outside of chunks; if not `always`, then when that has
+    /// changed by a step or more. O(cache) if it takes chunks from them.
+    fn fit_slabs(&self, always: bool) {
+        if self.slabs.is_empty() {
+            return;
+        }
+        let out: Vec<usize> = {
+            let mut aside = self.aside.lock();
+            let (outside, step) = (self.accounts.outside.bytes(), self.capacity() / ASIDE_STEPS);
+            let wanted = if outside == 0 { 0 } else { outside + step };
+            if !always && outside <= *aside && wanted + step >= *aside {
+                return;
+            }
+            *aside = wanted;
+            let limit = chunks_of(self.capacity(), self.slabs.len(), wanted);
+            self.slabs.iter().flat_map(|slab| slab.set_limit(limit)).collect()
+        };
+        if !out.is_empty() {
+            // By address: what a block's head says is a line to load for each of them.
+            self.evict_if(&|block| out.contains(&slab::chunk_address(block.address())));
+        }
     }
 
     /// Look-ups that found their block.
@@ -185,6 +271,13 @@ impl BlockCache {
     /// Look-ups that did not.
     pub fn misses(&self) -> u64 {
         self.counters.misses()
+    }
+
+    /// Where a block of `length` bytes goes, unless it stays where it is.
+    fn slab(&self, hash: u64, length: usize) -> Option<&Slab> {
+        let fits = block::HEAD_BYTES + length <= RUN_BYTES_MAX;
+        let slab = (hash as usize).checked_rem(self.slabs.len()).filter(|_| fits)?;
+        Some(&self.slabs[slab])
     }
 
     #[inline]
@@ -209,6 +302,13 @@ impl std::fmt::Debug for BlockCache {
             self.misses()
         )
     }
+}
+
+/// Chunks that each of so many slabs may have: an eighth more than the capacity, for what was evicted and is not freed,
+/// and for what lies between blocks, less what is set aside; and one at least.
+fn chunks_of(capacity: usize, slabs: usize, aside: usize) -> usize {
+    let bytes = (capacity + capacity / 8).saturating_sub(aside);
+    bytes.checked_div(slabs * CHUNK_BYTES).map_or(0, |chunks| chunks.max(1))
 }
 
 /// Spreads (table, offset): top bits choose the shard, the next six the tag, the low bits the bucket.

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
 
-fn block(table: u64, offset: u64, bytes: usize) -> Arc<[u8]> {
+fn block(table: u64, offset: u64, bytes: usize) -> SharedBlock {
     let mut block = vec![(table ^ offset) as u8; bytes.max(16)];
     block[..8].copy_from_slice(&table.to_le_bytes());
     block[8..16].copy_from_slice(&offset.to_le_bytes());
-    block.into()
+    SharedBlock::copy_of(&block)
 }
 
 fn is_right(found: &[u8], table: u64, offset: u64) -> bool {
@@ -19,7 +19,7 @@ fn is_right(found: &[u8], table: u64, offset: u64) -> bool {
 fn has(cache: &BlockCache, table: u64, offset: u64) -> bool {
     let guard = crossbeam_epoch::pin();
     cache.get(table, offset, &guard).is_some_and(|found| {
-        assert!(is_right(found, table, offset));
+        assert!(is_right(&found, table, offset));
         true
     })
 }
@@ -112,18 +112,17 @@ fn a_found_block_stays_valid_while_pinned() {
     for n in 0..1000 {
         cache.insert(2, n, block(2, n, 1000));
     }
-    assert!(is_right(found, 1, 1));
+    assert!(is_right(&found, 1, 1));
     assert!(cache.get(1, 1, &guard).is_none());
 }
 
 #[test]
 fn dropping_the_cache_drops_the_blocks() {
-    let kept = block(1, 1, 100);
     let cache = BlockCache::new(1 << 20);
-    cache.insert(1, 1, kept.clone());
-    assert_eq!(Arc::strong_count(&kept), 2);
+    let kept = cache.insert(1, 1, block(1, 1, 100));
+    assert_eq!(kept.references(), 2);
     drop(cache);
-    assert_eq!(Arc::strong_count(&kept), 1);
+    assert_eq!(kept.references(), 1);
 }
 
 #[test]
@@ -195,4 +194,161 @@ fn a_destructor_run_by_the_cache_may_use_the_cache() {
     let ran =
         ended.recv_timeout(std::time::Duration::from_secs(60)).expect("a destructor waits for the cache");
     assert!(ran > 2000, "only {ran} destructors ran");
+}
+
+/// A cache large enough for slabs.
+const LARGE: usize = 40 << 20;
+
+#[test]
+fn a_large_cache_keeps_its_blocks_in_chunks_and_stays_within_its_bytes() {
+    let cache = BlockCache::new(LARGE);
+    let mut most = 0;
+    let rounds = if cfg!(miri) { 500 } else { 40_000u64 };
+    let bytes_of = |n: u64| 1000 + (n * 37 % 6000) as usize + (n / 4000 * 900) as usize;
+    for n in 0..rounds {
+        // Sizes that drift.
+        let kept = cache.insert(n % 3, n * 4096, block(n % 3, n * 4096, bytes_of(n)));
+        assert!(is_right(&kept, n % 3, n * 4096) && kept.len() == bytes_of(n));
+        assert!(cache.bytes() <= LARGE);
+        most = most.max(cache.held_bytes());
+    }
+    assert!(most <= LARGE + LARGE / 8, "{most} bytes held for {LARGE}");
+    let found: usize = (0..rounds).filter(|n| has(&cache, n % 3, n * 4096)).map(bytes_of).sum();
+    // What lies between blocks, and what is evicted for it, is a small part.
+    assert!(cfg!(miri) || found > LARGE / 10 * 7, "{found} of {LARGE} bytes are found");
+}
+
+/// Moves the epoch on while something waits for it.
+fn settle(waits: impl Fn() -> bool) {
+    let start = std::time::Instant::now();
+    while waits() && start.elapsed() < std::time::Duration::from_secs(60) {
+        crossbeam_epoch::pin().flush();
+    }
+}
+
+#[test]
+fn a_cache_that_shrinks_gives_chunks_back() {
+    let cache = BlockCache::new(LARGE);
+    let blocks = if cfg!(miri) { 3000 } else { 9000 };
+    let scan: Vec<SharedBlock> =
+        (0..blocks).map(|n| cache.insert(1, n, block(1, n, 4000))).step_by(500).collect();
+    let full = cache.held_bytes();
+    cache.set_capacity(full / 4);
+    assert!(cache.bytes() <= full / 4);
+    let listed = cache.slabs.iter().map(|slab| slab.chunks() * CHUNK_BYTES).sum::<usize>();
+    assert!(listed <= full / 4 + full / 32, "{listed} of {full}");
+    {
+        // What is left lies in chunks that are in use.
+        let guard = crossbeam_epoch::pin();
+        let left: Vec<_> = (0..blocks).filter_map(|n| cache.get(1, n, &guard)).collect();
+        assert!(!left.is_empty() && !left.iter().any(|block| block.share().is_out()), "{}", left.len());
+    }
+    assert!(scan.iter().any(|block| block.is_out()), "a scan still reads some that are not");
+    scan.iter().enumerate().for_each(|(n, block)| assert!(is_right(block, 1, n as u64 * 500)));
+    drop(scan);
+    // What was evicted goes with the epoch, and its chunks with it.
+    settle(|| cache.held_bytes() > listed);
+    assert_eq!(cache.held_bytes(), listed);
+    cache.set_capacity(LARGE);
+    (0..blocks).for_each(|n| drop(cache.insert(2, n, block(2, n, 4000))));
+    assert!(cache.held_bytes() > full / 4 * 3);
+}
+
+/// Regression: a chunk that was taken out between a block's placing and its linking stayed as long as the block.
+#[test]
+fn a_block_whose_chunk_is_taken_out_before_it_is_linked_is_not_kept() {
+    let cache = BlockCache::new(LARGE);
+    let place = |n| cache.slabs[0].place(&block(1, n, 50_000)).expect("there is room");
+    let blocks: Vec<SharedBlock> = (0..100).map(place).collect();
+    cache.set_capacity(LARGE / 10);
+    let (mut linked, mut refused) = (0, 0);
+    for (n, mut block) in (0u64..).zip(blocks) {
+        assert!(block.identify(1, n));
+        let is_out = block.is_out();
+        let guard = crossbeam_epoch::pin();
+        let hash = hash(1, n);
+        let charge = block.head().charge();
+        assert_eq!(cache.shard(hash).insert(hash, block, &guard), if is_out { charge } else { 0 });
+        assert_eq!(has(&cache, 1, n), !is_out);
+        *if is_out { &mut refused } else { &mut linked } += 1;
+    }
+    assert!(linked > 10 && refused > 10, "{linked} linked, {refused} refused");
+}
+
+/// Regression: chunks stayed while blocks too large for them took the same bytes once more.
+#[test]
+fn blocks_too_large_for_chunks_take_bytes_from_them_and_give_them_back() {
+    let cache = BlockCache::new(LARGE);
+    let fill = |table: u64, bytes: usize| {
+        let count = (3 * LARGE / bytes) as u64;
+        for n in 0..count {
+            drop(cache.insert(table, n, block(table, n, bytes)));
+            // What is evicted and not freed keeps chunks that are out.
+            assert!(cache.held_bytes() <= LARGE + LARGE / 4, "{} held", cache.held_bytes());
+        }
+        (0..count).filter(|&n| has(&cache, table, n)).count() * bytes
+    };
+    // Other tests' threads hold the epoch up: then nothing is kept for a while.
+    let start = std::time::Instant::now();
+    let in_time = |_: &i32| start.elapsed() < std::time::Duration::from_secs(20);
+    let fills =
+        |table: u64, bytes: usize| (0..).take_while(in_time).any(|_| fill(table, bytes) > LARGE / 10 * 7);
+    for round in 0..3 {
+        assert!(fills(2 * round, 4000), "small blocks have {} bytes", cache.accounts.chunks.bytes());
+        assert!(fills(2 * round + 1, 100_000), "large ones have {}", cache.accounts.outside.bytes());
+        assert!(cache.accounts.chunks.bytes() < LARGE / 2);
+    }
+    (0..6).for_each(|table| cache.evict_table(table));
+    assert_eq!(cache.bytes(), 0);
+    settle(|| cache.accounts.garbage.bytes() > 0);
+    assert_eq!(cache.accounts.outside.bytes(), 0);
+}
+
+/// The races of small caches, in chunks, which come and go.
+#[test]
+fn readers_race_a_cache_of_chunks_that_grows_and_shrinks() {
+    let cache = BlockCache::new(LARGE);
+    let stop = AtomicBool::new(false);
+    let rounds = if cfg!(miri) { 100 } else { 30_000u64 };
+    std::thread::scope(|scope| {
+        for reader in 0..2u64 {
+            let (cache, stop) = (&cache, &stop);
+            scope.spawn(move || {
+                let mut held = std::collections::VecDeque::new();
+                let mut n = reader;
+                while !stop.load(Ordering::Relaxed) {
+                    n = n.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                    let (table, offset) = ((n >> 33) % 4, (n >> 40) % 3000);
+                    let guard = crossbeam_epoch::pin();
+                    let Some(found) = cache.get(table, offset, &guard) else { continue };
+                    assert!(is_right(&found, table, offset));
+                    held.push_back((table, offset, found.share()));
+                    drop(guard);
+                    if held.len() > 100 {
+                        let (table, offset, block) = held.pop_front().expect("not empty");
+                        assert!(is_right(&block, table, offset));
+                    }
+                }
+            });
+        }
+        let writers: Vec<_> = (0..2u64)
+            .map(|writer| {
+                let cache = &cache;
+                scope.spawn(move || {
+                    for n in 0..rounds {
+                        let (table, offset) = ((n + writer) % 4, (n * 31) % 3000);
+                        cache.insert(table, offset, block(table, offset, 900 + (n as usize * 13) % 9000));
+                        if n % 1000 == 999 {
+                            cache.evict_table(n % 4);
+                            cache.set_capacity(LARGE / 8 * (1 + n as usize / 1000 % 8));
+                        }
+                    }
+                })
+            })
+            .collect();
+        writers.into_iter().for_each(|writer| writer.join().expect("a writer panicked"));
+        stop.store(true, Ordering::Relaxed);
+    });
+    (0..4).for_each(|table| cache.evict_table(table));
+    assert_eq!(cache.bytes(), 0, "every byte added was removed again");
 }

@@ -64,7 +64,7 @@ pub struct Stats {
     pub memtable_frozen_bytes: u64,
     /// Of these, flushed: a scan or a get that is under way holds them.
     pub memtable_unfreed_bytes: u64,
-    /// Bytes of cached blocks, evicted ones that are not freed yet included.
+    /// Bytes held for cached blocks: the memory that they lie in, free parts of it and evicted ones included.
     pub cache_bytes: u64,
     /// Reads of blocks since open that found them in the cache.
     pub cache_hits: u64,
@@ -182,7 +182,7 @@ pub(crate) fn collect(store: &Store) -> Stats {
         memtable_bytes: charged,
         memtable_frozen_bytes: frozen,
         memtable_unfreed_bytes: charged.saturating_sub(figures.iter().map(|k| k.memtable_bytes).sum()),
-        cache_bytes: (memory.shelf.cache().bytes() + memory.shelf.cache().garbage_bytes()) as u64,
+        cache_bytes: memory.shelf.cache().held_bytes() as u64,
         cache_hits: memory.shelf.cache().hits(),
         cache_misses: memory.shelf.cache().misses(),
         table_resident_bytes: memory.shelf.resident_bytes() as u64,

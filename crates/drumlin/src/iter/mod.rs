@@ -29,7 +29,7 @@ use crate::key::{Kind, Lsn};
 pub const STEPS_BEFORE_SEEK: usize = 8;
 
 /// Stages of a seek; see [`Cursor::seek_stage`].
-pub const SEEK_STAGES: usize = 4;
+pub const SEEK_STAGES: usize = 3;
 
 /// A position in a sorted sequence of versions.
 pub trait Cursor: Send {

@@ -20,7 +20,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::cache::Stage;
+use crate::cache::{SharedBlock, Stage};
 use crate::encoding::Malformed;
 use crate::error::Result;
 use crate::iter::{Cursor, STEPS_BEFORE_SEEK};
@@ -55,7 +55,7 @@ const WINDOW_FRAME_BYTES: u64 = 1 << 20;
 /// The current block: shared with the cache, or the cursor's own.
 #[derive(Default)]
 struct Buffer {
-    shared: Option<Arc<[u8]>>,
+    shared: Option<SharedBlock>,
     own: Vec<u8>,
 }
 
@@ -121,7 +121,7 @@ pub struct TableCursor<H: Deref<Target = TableHandle> + Send = Arc<TableHandle>>
     resident: Option<Arc<Resident>>,
     /// Child of the root the cursor is in, and its block if it is an index block.
     leaf_at: usize,
-    leaf: Option<Arc<[u8]>>,
+    leaf: Option<SharedBlock>,
     /// Child of the leaf (or of the root, without leaves) that is the current block.
     child: usize,
     place: Place,
@@ -220,9 +220,9 @@ impl<H: Deref<Target = TableHandle> + Send> TableCursor<H> {
                 return Ok(());
             }
             if place.bytes >= WINDOW_FRAME_BYTES {
-                let block = resident.read(place)?;
+                let mut block = resident.read(place)?;
                 if self.options.fill_cache {
-                    self.table.keep(place, &block);
+                    block = self.table.keep(place, block);
                 }
                 self.buffer.shared = Some(block);
                 return Ok(());
@@ -235,8 +235,7 @@ impl<H: Deref<Target = TableHandle> + Send> TableCursor<H> {
         let checked = frame::check(stored, origin)?;
         if self.options.fill_cache {
             let block = checked.to_shared()?;
-            self.table.keep(place, &block);
-            self.buffer.shared = Some(block);
+            self.buffer.shared = Some(self.table.keep(place, block));
         } else {
             self.buffer.shared = None;
             checked.to_vec(&mut self.buffer.own)?;
@@ -266,7 +265,7 @@ impl<H: Deref<Target = TableHandle> + Send> TableCursor<H> {
     /// Starts to load what the next steps over an end of a block wait for: each of the next blocks by one stage more.
     fn prefetch_behind(&self, resident: &Resident) {
         let Ok(index) = self.index(resident) else { return };
-        for (ahead, stage) in [Stage::Block, Stage::Entry, Stage::Bucket].into_iter().enumerate() {
+        for (ahead, stage) in [Stage::Block, Stage::Bucket].into_iter().enumerate() {
             self.prefetch(index.place(self.child + 1 + ahead).ok(), stage);
         }
     }
@@ -444,8 +443,7 @@ impl<H: Deref<Target = TableHandle> + Send> Cursor for TableCursor<H> {
                 self.ahead = self.cached_place(key, lsn);
                 self.prefetch(self.ahead, Stage::Bucket);
             }
-            1 => self.prefetch(self.ahead, Stage::Entry),
-            2 => self.prefetch(self.ahead, Stage::Block),
+            1 => self.prefetch(self.ahead, Stage::Block),
             _ => return self.seek(key, lsn),
         }
         Ok(())

@@ -20,11 +20,11 @@
 //! Tests: below and `table/tests/`.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
+use crate::cache::SharedBlock;
 use crate::error::{Error, Result};
 use crate::options::Compression;
 
@@ -236,12 +236,12 @@ impl Checked<'_> {
     }
 
     /// The block in memory of its own.
-    pub(super) fn to_shared(&self) -> Result<Arc<[u8]>> {
+    pub(super) fn to_shared(&self) -> Result<SharedBlock> {
         if self.compression == RAW {
-            return Ok(Arc::from(self.body));
+            return Ok(SharedBlock::copy_of(self.body));
         }
-        let mut shared = zeroed(self.length);
-        let output = Arc::get_mut(&mut shared).expect("nobody else has it yet");
+        let mut shared = SharedBlock::zeroed(self.length);
+        let output = shared.get_mut().expect("nobody else has it yet");
         self.decompress(output)?;
         Ok(shared)
     }
@@ -280,11 +280,6 @@ impl Checked<'_> {
         let why = "its blocks are compressed with Zstandard, and this build lacks the feature `zstd`".into();
         Err(Error::Unsupported { path: self.origin.path.to_path_buf(), why })
     }
-}
-
-/// `length` zero bytes, shared later.
-pub(super) fn zeroed(length: usize) -> Arc<[u8]> {
-    std::iter::repeat_n(0, length).collect()
 }
 
 #[cfg(test)]

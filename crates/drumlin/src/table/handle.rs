@@ -21,7 +21,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use crossbeam_epoch::Guard;
 
-use crate::cache::Stage;
+use crate::cache::{SharedBlock, Stage};
 use crate::error::{Error, Result};
 use crate::iter::{Cursor, Tombstones};
 use crate::key::{Kind, Lsn};
@@ -113,10 +113,7 @@ impl TableHandle {
         }
         let Some(resident) = self.resident.load(guard) else { return Ok(None) };
         self.mark_used();
-        let cached = |place: Place, _| {
-            let found = self.shelf.cache.get(self.meta.id.0, place.offset, guard);
-            Ok(found.map(|block| &**block))
-        };
+        let cached = |place: Place, _| Ok(self.shelf.cache.get(self.meta.id.0, place.offset, guard));
         Ok(match self.search(resident, key, hash, at, cached)? {
             Search::Found(version) => Some(Some(version)),
             Search::Absent => Some(None),
@@ -366,27 +363,27 @@ impl TableHandle {
     }
 
     /// The block if it is cached, counted as a hit or a miss.
-    pub(super) fn cached(&self, place: Place) -> Option<Arc<[u8]>> {
+    pub(super) fn cached(&self, place: Place) -> Option<SharedBlock> {
         let guard: Guard = crossbeam_epoch::pin();
-        self.shelf.cache.get(self.meta.id.0, place.offset, &guard).cloned()
+        self.shelf.cache.get(self.meta.id.0, place.offset, &guard).map(|block| block.share())
     }
 
-    /// Keeps a block in the cache.
-    pub(super) fn keep(&self, place: Place, block: &Arc<[u8]>) {
-        self.shelf.cache.insert(self.meta.id.0, place.offset, block.clone());
+    /// Keeps a block in the cache; the block, perhaps in another place.
+    pub(super) fn keep(&self, place: Place, block: SharedBlock) -> SharedBlock {
+        self.shelf.cache.insert(self.meta.id.0, place.offset, block)
     }
 
     /// An index block from the cache or the file.
-    pub(super) fn leaf(&self, resident: &Resident, place: Place) -> Result<Arc<[u8]>> {
+    pub(super) fn leaf(&self, resident: &Resident, place: Place) -> Result<SharedBlock> {
         self.fetch(resident, place, Role::Leaf)
     }
 
     /// A block from the cache or the file, after a look that was counted.
-    fn fetch(&self, resident: &Resident, place: Place, role: Role) -> Result<Arc<[u8]>> {
+    fn fetch(&self, resident: &Resident, place: Place, role: Role) -> Result<SharedBlock> {
         {
             let guard = crossbeam_epoch::pin();
             if let Some(block) = self.shelf.cache.peek(self.meta.id.0, place.offset, &guard) {
-                return Ok(block.clone());
+                return Ok(block.share());
             }
         }
         block_was_read();
@@ -394,8 +391,7 @@ impl TableHandle {
             Role::Leaf => resident.read_leaf(place, &self.options)?,
             Role::Data => resident.read(place)?,
         };
-        self.keep(place, &block);
-        Ok(block)
+        Ok(self.keep(place, block))
     }
 }
 

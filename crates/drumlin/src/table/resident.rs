@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::budget::Charge;
+use crate::cache::SharedBlock;
 use crate::encoding::Malformed;
 use crate::env::{FileSystem, PAGE_BYTES, ReadMode, ReadableFile};
 use crate::error::{Error, Result};
@@ -40,7 +41,7 @@ pub(super) struct Resident {
     path: PathBuf,
     pub(super) footer: Footer,
     pub(super) properties: Properties,
-    root: Option<Arc<[u8]>>,
+    root: Option<SharedBlock>,
     filter: Option<Filter>,
     pub(super) tombstones: Arc<Tombstones>,
     parts: Parts,
@@ -221,12 +222,12 @@ impl Resident {
     }
 
     /// Reads, checks and decompresses one block. One read, two for a large frame.
-    pub(super) fn read(&self, place: Place) -> Result<Arc<[u8]>> {
+    pub(super) fn read(&self, place: Place) -> Result<SharedBlock> {
         read_block(&*self.file, self.origin(place), place)
     }
 
     /// As `read`, for an index block.
-    pub(super) fn read_leaf(&self, place: Place, options: &TableOptions) -> Result<Arc<[u8]>> {
+    pub(super) fn read_leaf(&self, place: Place, options: &TableOptions) -> Result<SharedBlock> {
         let leaf = self.read(place)?;
         check_index(&leaf, options).map_err(self.malformed(place))?;
         Ok(leaf)
@@ -249,7 +250,7 @@ fn check_index(block: &[u8], options: &TableOptions) -> Result<(), Malformed> {
 }
 
 /// The frame at `place`, decoded.
-fn read_block(file: &dyn ReadableFile, origin: Origin<'_>, place: Place) -> Result<Arc<[u8]>> {
+fn read_block(file: &dyn ReadableFile, origin: Origin<'_>, place: Place) -> Result<SharedBlock> {
     if place.end() > file.bytes() || place.bytes < TRAILER_BYTES as u64 {
         return Err(origin.corruption("a block would end behind the file"));
     }
@@ -262,8 +263,8 @@ fn read_block(file: &dyn ReadableFile, origin: Origin<'_>, place: Place) -> Resu
     let mut trailer = [0; TRAILER_BYTES];
     let body_bytes = place.bytes as usize - TRAILER_BYTES;
     file.read_exact_at(&mut trailer, place.offset + body_bytes as u64)?;
-    let mut body = frame::zeroed(body_bytes);
-    let buffer = Arc::get_mut(&mut body).expect("nobody else has it yet");
+    let mut body = SharedBlock::zeroed(body_bytes);
+    let buffer = body.get_mut().expect("nobody else has it yet");
     file.read_exact_at(buffer, place.offset)?;
     let checked = frame::check_parts(&body, &trailer, origin)?;
     if frame::is_raw(&trailer) { Ok(body) } else { checked.to_shared() }
@@ -301,7 +302,7 @@ impl Tail {
     }
 
     /// The block at `place`, from the tail if it holds it.
-    fn block(&self, file: &dyn ReadableFile, origin: Origin<'_>, place: Place) -> Result<Arc<[u8]>> {
+    fn block(&self, file: &dyn ReadableFile, origin: Origin<'_>, place: Place) -> Result<SharedBlock> {
         match place.offset.checked_sub(self.offset) {
             Some(start) if place.end() <= self.file_bytes() => {
                 let (start, bytes) = (start as usize, place.bytes as usize);
