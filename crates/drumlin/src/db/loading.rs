@@ -123,12 +123,12 @@ impl Loading {
         }
         loading.work();
         // All of them are waited for.
-        let well = others.into_iter().map(|thread| thread.join()).fold(true, |all, one| all && one);
+        let ended: Vec<bool> = others.into_iter().map(|thread| thread.join()).collect();
         let mut state = loading.state.lock();
         if let Some((_, failure)) = state.failure.take() {
             return Err(failure);
         }
-        if !well {
+        if ended.contains(&false) {
             return Err(Error::Poisoned { why: "a thread that read the log panicked".into() });
         }
         let next = state.next;

@@ -77,9 +77,10 @@ impl Gathered {
         // SAFETY: just made, and nobody else knows it. Test: a_load_is_as_if_all_had_been_put_one_by_one.
         unsafe { list.nodes.set_version(node, lsn, NO_BATCH) };
         let common = match self.notes.first() {
-            // SAFETY: noted below, of this list. Test: as above.
             Some(&first) => {
-                shared_prefix(list.nodes.key(unsafe { node_of(list, first) }), key).min(self.common)
+                // SAFETY: noted below, of this list. Test: as above.
+                let first = list.nodes.key(unsafe { node_of(list, first) });
+                shared_prefix(first, key).min(self.common)
             }
             None => key.len(),
         };
