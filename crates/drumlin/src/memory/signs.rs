@@ -22,11 +22,9 @@
 
 use crate::key::{Side, behind_prefix, key_prefix, shared_prefix};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::spin_until;
 
 use super::node::Link;
-
-/// Looks at an array that is taken before one goes without.
-const SPINS: usize = if cfg!(loom) { 1 } else { 64 };
 
 /// What a place is compared by: its key, and what all keys of the guide may begin with.
 #[derive(Clone, Copy)]
@@ -115,15 +113,9 @@ impl<const CAPACITY: usize, const CHILDREN: usize> Signs<CAPACITY, CHILDREN> {
     /// The right to change it, unless somebody else has it for long.
     #[inline]
     pub(super) fn take(&self) -> Option<Taken<'_, CAPACITY, CHILDREN>> {
-        for _ in 0..SPINS {
-            if self.taken.load(Ordering::Relaxed) == 0
-                && self.taken.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
-            {
-                return Some(Taken(self));
-            }
-            std::hint::spin_loop();
-        }
-        None
+        spin_until(|| self.taken.load(Ordering::Relaxed) == 0);
+        let taken = self.taken.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed);
+        taken.is_ok().then_some(Taken(self))
     }
 }
 
