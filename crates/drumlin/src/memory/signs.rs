@@ -115,7 +115,8 @@ impl<const CAPACITY: usize, const CHILDREN: usize> Signs<CAPACITY, CHILDREN> {
     pub(super) fn take(&self) -> Option<Taken<'_, CAPACITY, CHILDREN>> {
         spin_until(|| self.taken.load(Ordering::Relaxed) == 0);
         let taken = self.taken.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed);
-        taken.is_ok().then_some(Taken(self))
+        // Made only then: dropped, it gives back what another one holds.
+        taken.is_ok().then(|| Taken(self))
     }
 }
 
@@ -239,7 +240,8 @@ mod tests {
     fn one_at_a_time_changes_an_array() {
         let signs = Signs::<4, 4>::new(0);
         let held = signs.take();
-        assert!(held.is_some() && signs.take().is_none());
+        // Who went without has given nothing back.
+        assert!(held.is_some() && signs.take().is_none() && signs.take().is_none());
         drop(held);
         assert!(signs.take().is_some());
     }
