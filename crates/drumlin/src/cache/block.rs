@@ -107,7 +107,7 @@ fn heap_layout(length: usize) -> Layout {
 /// Memory for a block of `length` bytes that `allocate` gives.
 fn allocated(length: usize, allocate: unsafe fn(Layout) -> *mut u8) -> NonNull<u8> {
     let layout = heap_layout(length);
-    // SAFETY: the layout is not empty. Test: as above.
+    // SAFETY: the layout is not empty. Test: a_block_keeps_its_bytes_until_the_last_reference_goes.
     let fresh = unsafe { allocate(layout) };
     NonNull::new(fresh).unwrap_or_else(|| handle_alloc_error(layout))
 }

@@ -1,6 +1,6 @@
 //! The memory of one memtable: space is handed out once and given back all together.
 //!
-//! Place: `node` lays nodes out in it; nothing else touches it. It takes memory from `pages`
+//! Place: `node` lays nodes out in it, `guide` its arrays; nothing else touches it. It takes memory from `pages`
 //! (once per chunk and per large value, never per node).
 //!
 //! Space is addressed by *units* of 8 bytes: a `u32` names 32 GiB. Chunk `c` holds the units

@@ -13,6 +13,13 @@ fn put(table: &MemTable, key: &[u8], lsn: u64) {
     table.tell_guide(&published);
 }
 
+/// A memtable with a version of each key.
+fn filled(keys: &[Vec<u8>]) -> Arc<MemTable> {
+    let table = Arc::new(MemTable::new(bytewise()));
+    keys.iter().zip(1..).for_each(|(key, lsn)| put(&table, key, lsn));
+    table
+}
+
 /// Keys as people make them, in the order in which they come.
 fn kinds_of_keys(count: u64) -> Vec<(&'static str, Vec<Vec<u8>>)> {
     let mut dice = Dice(7);
@@ -42,10 +49,7 @@ fn kinds_of_keys(count: u64) -> Vec<(&'static str, Vec<Vec<u8>>)> {
 #[test]
 fn every_node_told_of_is_found_at_once() {
     for (kind, keys) in kinds_of_keys(if cfg!(miri) { 150 } else { 9000 }) {
-        let table = Arc::new(MemTable::new(bytewise()));
-        for (n, key) in keys.iter().enumerate() {
-            put(&table, key, n as u64 + 1);
-        }
+        let table = filled(&keys);
         let list = &table.list;
         let mut node = list.first();
         let mut before = 0;
@@ -70,10 +74,7 @@ fn every_node_told_of_is_found_at_once() {
 #[test]
 fn it_takes_some_twenty_bytes_a_node() {
     for (kind, keys) in kinds_of_keys(if cfg!(miri) { 150 } else { 9000 }) {
-        let table = Arc::new(MemTable::new(bytewise()));
-        for (n, key) in keys.iter().enumerate() {
-            put(&table, key, n as u64 + 1);
-        }
+        let table = filled(&keys);
         let arrays = table.list.guide_bytes();
         assert!(arrays <= keys.len() * 28 + 4096, "{kind}: {arrays} bytes for {} nodes", keys.len());
     }

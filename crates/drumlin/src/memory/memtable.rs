@@ -210,7 +210,8 @@ impl MemTable {
     }
 
     /// About how many versions, and how many of them deletes, have a key from `start` on and before `end` (`None` is
-    /// unbounded); and whether that is exact, as it is for a few hundred. Else it is a sixteenth off in the mean. O(log n).
+    /// unbounded); and whether that is exact, as it is for a few hundred, and where there
+    /// is a guide for some thousands. Else it is a sixteenth off in the mean. O(log n), and so many versions.
     pub fn approximate_entries(&self, start: Option<&[u8]>, end: Option<&[u8]>) -> (u64, u64, bool) {
         let from = start.map(|key| Place::before(key, Lsn::MAX));
         self.list.count(from, end.map(|key| Place::before(key, Lsn::MAX)))

@@ -2,7 +2,8 @@
 //!
 //! Place: the sorted tier inside `memtable`; `cursor` walks it. It calls `node`.
 //!
-//! Every node is on level 0; half of the nodes of a level are on the next one too. A search runs
+//! Every node is on level 0; half of the nodes of a level are on the next one too, but of level 0, where there is a guide,
+//! one of 32. A search runs
 //! along the highest level until the next node would be too far, goes one level down, and so on.
 //!
 //! Invariants:
@@ -34,8 +35,8 @@
 //! lower level is the one just found too far; the loading ahead of both ways a search can go on.
 //!
 //! Keys in the order of bytes are found by the guide: it names the node before a place, or one close to it, and the search
-//! walks on from there on level 0. What it names is compared like any other node, so a wrong hint costs time only. Then the
-//! other levels are for when it does not lead there, and a node of 32 has them.
+//! walks on from there on level 0. What it names is compared like any other node, so a wrong hint costs time only. The other
+//! levels are for when it does not lead there.
 //! Tests: `skiplist_tests` (a model; threads, also under the thread sanitizer), `loom_tests` (every
 //! ordering named above, weakened to Relaxed, fails one of them).
 #![allow(unsafe_code)]
