@@ -30,7 +30,7 @@
 
 use std::ops::Deref;
 
-use crate::pages::{PageVec, Pages};
+use crate::pages::{PageVec, Pages, append};
 use crate::sync::prefetch;
 
 /// Bits of one line.
@@ -163,10 +163,10 @@ impl Filter {
 
     fn encode(&self) -> PageVec<u8> {
         let mut bytes = PageVec::with_capacity_in(HEADER_BYTES + self.lines.len() * LINE_BYTES, Pages);
-        bytes.extend([KIND_BLOCKED, self.probes, 0, 0]);
-        bytes.extend((self.lines.len() as u32).to_le_bytes());
-        for word in self.lines.iter().flat_map(|line| line.0) {
-            bytes.extend(word.to_le_bytes());
+        append(&mut bytes, &[KIND_BLOCKED, self.probes, 0, 0]);
+        append(&mut bytes, &(self.lines.len() as u32).to_le_bytes());
+        for line in &self.lines {
+            append(&mut bytes, line.0.map(u64::to_le_bytes).as_flattened());
         }
         bytes
     }

@@ -108,3 +108,16 @@ fn a_vector_keeps_its_bytes_while_it_grows_and_shrinks() {
     vector.resize(most as usize, 7);
     assert!(vector.iter().all(|&n| n == 7));
 }
+
+#[test]
+fn what_is_appended_is_there() {
+    let mut vector = PageVec::new_in(Pages);
+    let mut expected = Vec::new();
+    for n in 0..400usize {
+        let piece = vec![n as u8; n * 7 % 1000];
+        append(&mut vector, &piece);
+        expected.extend_from_slice(&piece);
+        assert_eq!(vector.len(), expected.len());
+    }
+    assert!(vector.len() > MAPPED_BYTES && vector[..] == expected[..]);
+}

@@ -34,6 +34,10 @@ pub(super) const TRAILER_BYTES: usize = 9;
 pub(super) const BLOCK_BYTES_MAX: usize = 1 << 30;
 /// Blocks beyond this are compressed only if their first part shrinks.
 const PROBE_BYTES: usize = 64 << 10;
+/// After so many blocks in a row that did not shrink, compression is tried for one of 2, 4, ... of the next only,
+const FAILURES_IN_A_ROW: u32 = 4;
+/// and for one of so many at least: what then does compress is stored as it is for 15 blocks at most.
+const TRIED_OF_MAX: u32 = 16;
 /// Scratch space beyond this is given back after use.
 const SCRATCH_BYTES_MAX: usize = 1 << 20;
 
@@ -55,6 +59,10 @@ pub(super) struct FrameEncoder {
     compression: Compression,
     table: CompressTable,
     scratch: Vec<u8>,
+    /// Blocks in a row that were tried and did not shrink.
+    failures: u32,
+    /// Blocks that are not to be tried.
+    pass: u32,
 }
 
 /// A frame about to be written.
@@ -71,10 +79,17 @@ impl Frame<'_> {
 
 impl FrameEncoder {
     pub(super) fn new(compression: Compression) -> FrameEncoder {
-        FrameEncoder { compression, table: CompressTable::default(), scratch: Vec::new() }
+        FrameEncoder {
+            compression,
+            table: CompressTable::default(),
+            scratch: Vec::new(),
+            failures: 0,
+            pass: 0,
+        }
     }
 
-    /// The frame of `block` at `offset`, compressed if that saves at least an eighth.
+    /// The frame of `block` at `offset`, compressed if that saves at least an eighth; where the blocks before it did not
+    /// shrink, not every one is tried.
     pub(super) fn encode<'a>(&'a mut self, block: &'a [u8], seed: u64, offset: u64) -> Result<Frame<'a>> {
         self.scratch.truncate(SCRATCH_BYTES_MAX);
         self.scratch.shrink_to(SCRATCH_BYTES_MAX);
@@ -93,14 +108,21 @@ impl FrameEncoder {
         if self.compression == Compression::None || block.len() > BLOCK_BYTES_MAX {
             return Ok(RAW);
         }
-        if block.len() > 4 * PROBE_BYTES && !self.compress_into_scratch(&block[..PROBE_BYTES])? {
+        if let Some(fewer) = self.pass.checked_sub(1) {
+            self.pass = fewer;
             return Ok(RAW);
         }
-        Ok(match self.compress_into_scratch(block)? {
-            false => RAW,
-            true if self.compression == Compression::Zstd => ZSTD,
-            true => LZ4,
-        })
+        let is_large = block.len() > 4 * PROBE_BYTES;
+        let shrinks = (!is_large || self.compress_into_scratch(&block[..PROBE_BYTES])?)
+            && self.compress_into_scratch(block)?;
+        if !shrinks {
+            self.failures += 1;
+            let tried_of = 1 << self.failures.saturating_sub(FAILURES_IN_A_ROW).min(TRIED_OF_MAX.ilog2());
+            self.pass = tried_of - 1;
+            return Ok(RAW);
+        }
+        self.failures = 0;
+        Ok(if self.compression == Compression::Zstd { ZSTD } else { LZ4 })
     }
 
     /// True if it shrank enough.
@@ -337,6 +359,29 @@ mod tests {
             let small = stored(&mut encoder, &[7; 4096], 0).len();
             assert_eq!(small < 200, compression != Compression::None, "{compression:?} gave {small} bytes");
         }
+    }
+
+    #[test]
+    fn where_nothing_shrinks_few_blocks_are_tried_and_what_shrinks_is_found_again() {
+        let noise = &blocks()[3];
+        let mut encoder = FrameEncoder::new(Compression::Lz4);
+        let mut shrinks = |block: &[u8]| encoder.encode(block, 77, 0).expect("encodes").body.len() < block.len();
+        for most in [0, 15] {
+            let missed = (0..100).take_while(|_| !shrinks(&[7; 4096])).count();
+            assert!(missed <= most, "{missed} blocks were stored as they are");
+            assert!((0..200).all(|_| shrinks(&[7; 4096])), "from then on all are tried");
+            // Now and then one that does not shrink changes nothing.
+            for _ in 0..50 {
+                assert!(!shrinks(noise) && !shrinks(noise) && shrinks(&[7; 4096]));
+            }
+            assert_eq!((0..1000).filter(|_| shrinks(noise)).count(), 0);
+        }
+        let tries = |encoder: &mut FrameEncoder| {
+            encoder.encode(noise, 77, 0).expect("encodes");
+            encoder.pass + 1 == TRIED_OF_MAX
+        };
+        let tried = (0..1600).filter(|_| tries(&mut encoder)).count();
+        assert_eq!(tried, 100, "of 1600");
     }
 
     #[test]

@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 use crate::filter::FilterBuilder;
 use crate::iter::Tombstones;
 use crate::key::{KEY_BYTES_MAX, Kind, Lsn, VALUE_BYTES_MAX};
-use crate::pages::{PageVec, Pages};
+use crate::pages::{PageVec, Pages, append};
 use crate::table::block::{BlockBuilder, Order};
 use crate::table::footer::{FOOTER_BYTES, Footer};
 use crate::table::frame::{Frame, FrameEncoder};
@@ -51,7 +51,7 @@ impl Output {
         if bytes.len() >= BUFFER_BYTES {
             return self.file.append(bytes);
         }
-        self.buffer.extend_from_slice(bytes);
+        append(&mut self.buffer, bytes);
         Ok(())
     }
 
