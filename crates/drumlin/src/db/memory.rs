@@ -24,7 +24,7 @@ use std::time::Duration;
 use crate::budget::Account;
 use crate::env::Env;
 use crate::key::ComparatorRef;
-use crate::memory::MemTable;
+use crate::memory::{MemTable, Pool};
 use crate::options::Options;
 use crate::sync::Mutex;
 use crate::table::Shelf;
@@ -43,8 +43,8 @@ const HELD_LONG: Duration = Duration::from_millis(100);
 
 /// Who holds how much; see the module.
 pub(crate) struct Memory {
-    /// Bytes of all memtables that are not freed.
-    pub memtables: Arc<Account>,
+    /// What all memtables that are not freed hold, and what waits for those to come.
+    pub memtables: Arc<Pool>,
     /// Bytes that they may take.
     pub memtable_share: usize,
     /// Memtables that are flushed, until nobody else holds them.
@@ -97,7 +97,7 @@ impl Memory {
     pub fn new(env: &Env, options: &Options) -> Memory {
         let eighth = options.memory_bytes / 8;
         Memory {
-            memtables: Arc::default(),
+            memtables: Arc::new(Pool::new(4 * eighth)),
             memtable_share: 4 * eighth,
             retired: Mutex::default(),
             shelf: Shelf::bounded(env.fs.clone(), 3 * eighth),

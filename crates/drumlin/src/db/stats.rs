@@ -64,6 +64,8 @@ pub struct Stats {
     pub memtable_frozen_bytes: u64,
     /// Of these, flushed: a scan or a get that is under way holds them.
     pub memtable_unfreed_bytes: u64,
+    /// Bytes that are resident for memtables beyond what they hold: chunks of memtables that are gone, for those to come.
+    pub memtable_spare_bytes: u64,
     /// Bytes held for cached blocks: the memory that they lie in, free parts of it and evicted ones included.
     pub cache_bytes: u64,
     /// Reads of blocks since open that found them in the cache.
@@ -156,7 +158,7 @@ impl KeyspaceStats {
 pub(crate) fn collect(store: &Store) -> Stats {
     let memory = &store.memory;
     // First: what is written meanwhile does not look as if it were held after its flush.
-    let charged = memory.memtables.bytes() as u64;
+    let charged = memory.memtables.account().bytes() as u64;
     let keyspaces = store.keyspaces.all();
     let guard = epoch::pin();
     let (mut resident, mut frozen, mut debt_bytes) = (Parts::default(), 0, 0);
@@ -182,6 +184,7 @@ pub(crate) fn collect(store: &Store) -> Stats {
         memtable_bytes: charged,
         memtable_frozen_bytes: frozen,
         memtable_unfreed_bytes: charged.saturating_sub(figures.iter().map(|k| k.memtable_bytes).sum()),
+        memtable_spare_bytes: memory.memtables.spare_bytes() as u64,
         cache_bytes: memory.shelf.cache().held_bytes() as u64,
         cache_hits: memory.shelf.cache().hits(),
         cache_misses: memory.shelf.cache().misses(),
@@ -218,10 +221,14 @@ pub(crate) fn collect(store: &Store) -> Stats {
 }
 
 impl Stats {
-    /// Bytes held within the budget: memtables, cache, open tables and jobs' buffers. Mapped log pages are the system's
-    /// page cache and not among them.
+    /// Bytes held within the budget: memtables, with their spares, cache, open tables and jobs' buffers. Mapped log pages are
+    /// the system's page cache and not among them.
     pub fn memory_bytes(&self) -> u64 {
-        self.memtable_bytes + self.cache_bytes + self.table_resident_bytes + self.job_bytes
+        self.memtable_bytes
+            + self.memtable_spare_bytes
+            + self.cache_bytes
+            + self.table_resident_bytes
+            + self.job_bytes
     }
 
     /// Bytes written to log and tables for each byte of keys and values that was written since open; `None` if none was.
@@ -244,12 +251,13 @@ impl Stats {
         ratio(levels.map(|level| level.bytes).sum(), self.keyspaces.iter().map(|k| k.live_bytes).sum())
     }
 
-    fn figures(&self) -> [(&'static str, u64); 30] {
+    fn figures(&self) -> [(&'static str, u64); 31] {
         [
             ("memory_budget_bytes", self.memory_budget_bytes),
             ("memtable_bytes", self.memtable_bytes),
             ("memtable_frozen_bytes", self.memtable_frozen_bytes),
             ("memtable_unfreed_bytes", self.memtable_unfreed_bytes),
+            ("memtable_spare_bytes", self.memtable_spare_bytes),
             ("cache_bytes", self.cache_bytes),
             ("cache_hits", self.cache_hits),
             ("cache_misses", self.cache_misses),

@@ -289,7 +289,7 @@ fn a_border_turns_the_largest_memtable_if_memory_is_short_and_nothing_is_frozen(
     let frozen = |k: &Keyspace| k.state.current.load(&crossbeam_epoch::pin()).frozen().len();
     db.store.on_border(border);
     assert_eq!((frozen(&small), frozen(&large)), (0, 0), "there is room");
-    let held = db.store.memory.memtables.charge(3_200_000);
+    let held = db.store.memory.memtables.account().charge(3_200_000);
     assert!(db.store.memory.is_short() && !db.store.is_full());
     db.store.on_border(border);
     assert_eq!((frozen(&small), frozen(&large)), (0, 1));

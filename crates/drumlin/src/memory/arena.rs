@@ -1,6 +1,6 @@
 //! The memory of one memtable: space is handed out once and given back all together.
 //!
-//! Place: `node` lays nodes out in it, `guide` its arrays; nothing else touches it. It takes memory from `pages`
+//! Place: `node` lays nodes out in it, `guide` its arrays; nothing else touches it. It takes memory from `pool` and `pages`
 //! (once per chunk and per large value, never per node).
 //!
 //! Space is addressed by *units* of 8 bytes: a `u32` names 32 GiB. Chunk `c` holds the units
@@ -14,8 +14,8 @@
 //! 2. A chunk, once installed, never moves and lives as long as the arena.
 //! 3. `bytes()` is what has been handed out, unfinished blocks counted whole; it never falls. It is charged to the
 //!    arena's account until the arena is dropped.
-//! 4. Pages of a chunk that were not handed out are not resident, whatever the allocator used them for before; a chunk
-//!    that is given back leaves no page resident.
+//! 4. Pages of a chunk that were not handed out are not resident, whatever the allocator used them for before, but for
+//!    chunks of the pool, where they count as residue. A chunk that is used up is the pool's again, any other the system's.
 //!
 //! Concurrency: any thread may allocate. Each draws from the block of its shard (a padded line
 //! that is as good as its own); a shard whose block is used up draws the next from the central
@@ -33,12 +33,12 @@ use std::alloc::Layout;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use crate::budget::Account;
+use crate::pages;
 use crate::sync::CachePadded;
 use crate::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use super::local;
-use crate::pages;
+use super::pool::Pool;
 
 /// Bytes of a unit.
 pub(super) const UNIT_BYTES: usize = 8;
@@ -100,7 +100,7 @@ pub(super) struct Arena {
     central: CachePadded<Central>,
     /// A power of two.
     shards: Box<[CachePadded<Shard>]>,
-    account: Arc<Account>,
+    pool: Arc<Pool>,
 }
 
 struct Central {
@@ -110,6 +110,10 @@ struct Central {
     large_bytes: AtomicU64,
     /// The large value added last.
     large: AtomicPtr<Large>,
+    /// Chunks that came from the pool as resident, a bit each. Relaxed, as the next: sums.
+    resident: AtomicU64,
+    /// Bytes of them that were settled with the pool.
+    settled: AtomicU64,
 }
 
 struct Shard {
@@ -129,11 +133,11 @@ struct Large {
 
 impl Arena {
     /// An empty arena; no chunk is allocated before its first use.
-    pub(super) fn new(account: Arc<Account>) -> Self {
-        Self::with_shards(shard_count(), account)
+    pub(super) fn new(pool: Arc<Pool>) -> Self {
+        Self::with_shards(shard_count(), pool)
     }
 
-    fn with_shards(shards: usize, account: Arc<Account>) -> Self {
+    fn with_shards(shards: usize, pool: Arc<Pool>) -> Self {
         let shard = || Shard { block: AtomicU64::new(0), entries: AtomicU64::new(0) };
         Self {
             chunks: CachePadded::new(std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut()))),
@@ -141,9 +145,11 @@ impl Arena {
                 tail: AtomicU64::new(FIRST_UNIT),
                 large_bytes: AtomicU64::new(0),
                 large: AtomicPtr::new(ptr::null_mut()),
+                resident: AtomicU64::new(0),
+                settled: AtomicU64::new(0),
             }),
             shards: (0..shards.next_power_of_two()).map(|_| CachePadded::new(shard())).collect(),
-            account,
+            pool,
         }
     }
 
@@ -258,7 +264,7 @@ impl Arena {
             }
         }
         self.central.large_bytes.fetch_add(layout.size() as u64, Ordering::Relaxed);
-        self.account.add(layout.size());
+        self.pool.account().add(layout.size());
         copy
     }
 
@@ -284,15 +290,25 @@ impl Arena {
                 Ordering::Relaxed,
                 Ordering::Relaxed,
             ) {
-                Ok(_) => {
-                    self.account.add((start + units - tail) as usize * UNIT_BYTES);
-                    break start;
-                }
+                Ok(_) => break start,
                 Err(now) => tail = now,
             }
         };
-        self.install((start.ilog2() - FIRST_LOG2) as usize);
+        self.install(chunk_index(start));
+        self.pool.account().add((start + units - tail) as usize * UNIT_BYTES);
+        self.settle(start, units);
+        // What was left unused of the chunk before counts as handed out.
+        self.settle(tail, start.min(chunk_end(tail)) - tail);
+        self.pool.make_room();
         start
+    }
+
+    /// Units of one chunk were handed out.
+    fn settle(&self, start: u64, units: u64) {
+        if units > 0 && self.central.resident.load(Ordering::Relaxed) & 1 << chunk_index(start) != 0 {
+            self.central.settled.fetch_add(units * UNIT_BYTES as u64, Ordering::Relaxed);
+            self.pool.settle(units as usize * UNIT_BYTES);
+        }
     }
 
     /// Makes sure that chunk `index` exists.
@@ -302,24 +318,53 @@ impl Arena {
             return;
         }
         let layout = chunk_layout(index);
-        let fresh = pages::chunk(layout);
-        if chunk.compare_exchange(ptr::null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire).is_err() {
-            // SAFETY: allocated above with this layout and shown to nobody.
-            // Test: threads_allocate_without_overlap.
-            unsafe { pages::give_back(fresh, layout) };
+        let (mine, was_used) =
+            if is_pooled(layout) { self.pool.take(layout) } else { (pages::chunk(layout), false) };
+        if chunk.compare_exchange(ptr::null_mut(), mine, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+            // Who draws from it before this leaves its part residue, until the arena is dropped.
+            self.central.resident.fetch_or(u64::from(was_used) << index, Ordering::Relaxed);
+            return;
+        }
+        if was_used {
+            self.pool.settle(layout.size());
+        }
+        // SAFETY: allocated above with this layout and shown to nobody.
+        // Test: threads_allocate_without_overlap.
+        unsafe { self.let_go(mine, layout, was_used) };
+    }
+
+    /// Gives a chunk back.
+    ///
+    /// # Safety
+    /// It was made by `install` for this layout, and nobody uses it any more.
+    unsafe fn let_go(&self, base: *mut u8, layout: Layout, is_resident: bool) {
+        // SAFETY: both as their layouts ask; asserted by the caller. Test: chunks_come_back_and_what_they_hold_is_counted.
+        unsafe {
+            match is_pooled(layout) {
+                true => self.pool.give_back(base, layout, is_resident),
+                false => pages::give_back(base, layout),
+            }
         }
     }
 }
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        self.account.give_back(self.bytes());
+        self.pool.account().give_back(self.bytes());
+        let tail = self.central.tail.load(Ordering::Relaxed);
+        let resident = self.central.resident.load(Ordering::Relaxed);
+        let used: usize = (0..CHUNKS)
+            .filter(|index| resident & 1 << index != 0)
+            .map(|index| chunk_layout(index).size())
+            .sum();
+        self.pool.settle(used - self.central.settled.load(Ordering::Relaxed) as usize);
         for (index, chunk) in self.chunks.iter().enumerate() {
             let base = chunk.load(Ordering::Relaxed);
             if !base.is_null() {
+                let is_resident = resident & 1 << index != 0 || tail >> (FIRST_LOG2 + 1) >= 1 << index;
                 // SAFETY: installed by `install` with this layout; `&mut self` ends every use.
                 // Test: every test below, under the address sanitizer (leaks, double frees).
-                unsafe { pages::give_back(base, chunk_layout(index)) };
+                unsafe { self.let_go(base, chunk_layout(index), is_resident) };
             }
         }
         let mut large = self.central.large.load(Ordering::Relaxed);
@@ -349,6 +394,11 @@ unsafe fn installed(chunk: &AtomicPtr<u8>) -> *mut u8 {
     return unsafe { chunk.unsync_load() };
 }
 
+/// The number of the chunk of `unit`.
+fn chunk_index(unit: u64) -> usize {
+    (unit.ilog2() - FIRST_LOG2) as usize
+}
+
 /// The first unit after the chunk of `unit`.
 fn chunk_end(unit: u64) -> u64 {
     1 << (unit.ilog2() + 1)
@@ -358,6 +408,11 @@ fn chunk_layout(index: usize) -> Layout {
     let bytes = (UNIT_BYTES << FIRST_LOG2) << index;
     let align = if bytes >= pages::HUGE_PAGE_BYTES { pages::HUGE_PAGE_BYTES } else { LINE_BYTES };
     Layout::from_size_align(bytes, align).expect("a chunk is at most 16 GiB and its alignment a power of two")
+}
+
+/// Chunks of huge pages are the pool's; what is smaller is little.
+fn is_pooled(layout: Layout) -> bool {
+    layout.align() == pages::HUGE_PAGE_BYTES
 }
 
 fn large_layout(bytes: usize) -> Layout {
@@ -464,6 +519,38 @@ mod tests {
         }
         let bytes: usize = values.iter().map(Vec::len).sum();
         assert!((bytes..bytes + 200).contains(&(arena.bytes() - before)));
+    }
+
+    #[test]
+    fn chunks_come_back_and_what_they_hold_is_counted() {
+        const MIB: usize = 1 << 20;
+        let pool = Arc::new(Pool::new(64 * MIB));
+        let fill = |arena: &Arena, bytes: usize| {
+            while arena.bytes() < bytes {
+                let unit = arena.allocate(plain(50));
+                // SAFETY: just allocated, 50 units.
+                unsafe { arena.address(unit).write_bytes(7, 50 * UNIT_BYTES) };
+            }
+        };
+        let first = Arena::with_shards(1, Arc::clone(&pool));
+        fill(&first, 5 * MIB);
+        assert!(pool.spare_bytes() == 0 && pool.bytes() == first.bytes());
+        drop(first);
+        assert_eq!((pool.bytes(), pool.spare_bytes()), (0, 2 * MIB), "the chunk that was used up");
+        let second = Arena::with_shards(1, Arc::clone(&pool));
+        fill(&second, MIB);
+        assert_eq!(pool.bytes(), second.bytes(), "small ones are not the pool's");
+        fill(&second, 3 * MIB);
+        let rest = 4 * MIB - (FIRST_UNIT as usize * UNIT_BYTES) - second.bytes();
+        assert_eq!(pool.bytes(), second.bytes() + rest, "resident as a whole");
+        assert_eq!(pool.spare_bytes(), rest);
+        drop(second);
+        assert_eq!((pool.bytes(), pool.spare_bytes()), (0, 2 * MIB), "resident, though it was not used up");
+        let third = Arena::with_shards(1, Arc::clone(&pool));
+        fill(&third, 9 * MIB);
+        assert_eq!((pool.bytes(), pool.spare_bytes()), (third.bytes(), 0));
+        drop(third);
+        assert_eq!(pool.spare_bytes(), 6 * MIB);
     }
 
     #[test]

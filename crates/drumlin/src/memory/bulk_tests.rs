@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use crate::budget::Account;
+use super::pool::Pool;
 use crate::dice::Dice;
 use crate::iter::Cursor;
 use crate::key::{Comparator, ComparatorRef, Kind, Lsn, bytewise};
@@ -79,8 +79,9 @@ fn all_of(table: &Arc<MemTable>) -> Vec<Version> {
 /// Loads `loaded` into a table that has `before`, puts `after`, and compares it with one into which all was put.
 fn compare(comparator: &ComparatorRef, before: &[Version], loaded: &[Version], after: &[Version], seed: u64) {
     let mut random = Dice(seed);
-    let account = Arc::<Account>::default();
-    let table = Arc::new(MemTable::charged(comparator.clone(), account.clone()));
+    let pool = Arc::<Pool>::default();
+    let account = pool.account();
+    let table = Arc::new(MemTable::charged(comparator.clone(), pool.clone()));
     let one_by_one = Arc::new(MemTable::new(comparator.clone()));
     let put = |table: &MemTable, (key, kind, value, lsn): &Version| {
         let published = table.publish(table.reserve(key, *kind, value), Lsn(*lsn), None);

@@ -21,7 +21,6 @@
 
 use std::sync::Arc;
 
-use crate::budget::Account;
 use crate::iter::{Horizons, Tombstones};
 use crate::key::{ComparatorRef, Kind, Lsn};
 use crate::sync::failpoint;
@@ -29,6 +28,7 @@ use crate::sync::failpoint;
 use super::bulk::{self, Gathered};
 use super::cursor::MemCursor;
 use super::node::NO_BATCH;
+use super::pool::Pool;
 use super::skiplist::{Place, Published, Reserved, SkipList};
 use super::tombstone_run::ReservedRanges;
 use super::tombstone_set::TombstoneSet;
@@ -37,7 +37,7 @@ use super::tombstone_set::TombstoneSet;
 pub struct MemTable {
     pub(super) list: SkipList,
     ranges: TombstoneSet,
-    account: Arc<Account>,
+    pool: Arc<Pool>,
 }
 
 /// A version found in a memtable.
@@ -58,12 +58,12 @@ impl MemTable {
         MemTable::charged(comparator, Arc::default())
     }
 
-    /// An empty memtable whose bytes are charged to `account` until it is dropped.
-    pub fn charged(comparator: ComparatorRef, account: Arc<Account>) -> MemTable {
+    /// An empty memtable whose bytes are charged to the account of `pool` until it is dropped.
+    pub fn charged(comparator: ComparatorRef, pool: Arc<Pool>) -> MemTable {
         MemTable {
-            list: SkipList::new(comparator, Arc::clone(&account)),
-            ranges: TombstoneSet::new(Arc::clone(&account)),
-            account,
+            list: SkipList::new(comparator, Arc::clone(&pool)),
+            ranges: TombstoneSet::new(Arc::clone(pool.account())),
+            pool,
         }
     }
 
@@ -98,7 +98,7 @@ impl MemTable {
 
     /// To gather versions for a [load](MemTable::load).
     pub fn gathered(&self) -> Gathered {
-        Gathered::new(&self.list, &self.account)
+        Gathered::new(&self.list, self.pool.account())
     }
 
     /// Copies a version into the memtable, in no order and unseen, until it is loaded with what `into` has. O(bytes).
@@ -116,7 +116,7 @@ impl MemTable {
     /// # Panics
     /// If the parts are another memtable's.
     pub fn load(&self, parts: Vec<Gathered>) {
-        bulk::load(&self.list, parts, &self.account);
+        bulk::load(&self.list, parts, self.pool.account());
     }
 
     /// The newest committed version of `key` with LSN < `at`. Does not look at range tombstones:

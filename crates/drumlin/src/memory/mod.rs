@@ -12,6 +12,7 @@
 //!   [`ReservedRanges`] become one when published.
 //! - `Nodes` (`node`): the layout of a node in memory.
 //! - `Arena` (`arena`): where nodes live; 32-bit addresses, no allocation per node.
+//! - [`Pool`] (`pool`): what memtables are charged to, and the chunks that pass from one to the next.
 //! - `local`: what a thread keeps for itself.
 //!
 //! Each file states its own invariants and orderings; together:
@@ -29,6 +30,7 @@ mod local;
 mod loom_shadow;
 mod memtable;
 mod node;
+mod pool;
 mod signs;
 mod skiplist;
 mod tombstone_run;
@@ -48,4 +50,5 @@ mod skiplist_tests;
 pub use bulk::Gathered;
 pub use cursor::MemCursor;
 pub use memtable::MemTable;
+pub use pool::Pool;
 pub use tombstone_run::ReservedRanges;

@@ -37,7 +37,7 @@ use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::Arc;
 
-use crate::budget::Account;
+use super::pool::Pool;
 use crate::key::{KEY_BYTES_MAX, Kind, Lsn, VALUE_BYTES_MAX};
 use crate::sync::atomic::AtomicU32;
 
@@ -113,9 +113,9 @@ pub(super) struct Nodes {
 }
 
 impl Nodes {
-    pub(super) fn new(account: Arc<Account>) -> Self {
+    pub(super) fn new(pool: Arc<Pool>) -> Self {
         Self {
-            arena: Arena::new(account),
+            arena: Arena::new(pool),
             #[cfg(loom)]
             shadow: super::loom_shadow::Shadow::new(),
         }

@@ -46,7 +46,7 @@ use std::cmp::Ordering as Order;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64 as PlainAtomicU64;
 
-use crate::budget::Account;
+use super::pool::Pool;
 use crate::key::{ComparatorRef, Kind, Lsn, key_prefix};
 use crate::sync::CachePadded;
 use crate::sync::atomic::{AtomicUsize, Ordering};
@@ -157,8 +157,8 @@ pub(super) struct SkipList {
 }
 
 impl SkipList {
-    pub(super) fn new(comparator: ComparatorRef, account: Arc<Account>) -> Self {
-        let nodes = Nodes::new(account);
+    pub(super) fn new(comparator: ComparatorRef, pool: Arc<Pool>) -> Self {
+        let nodes = Nodes::new(pool);
         let head = nodes.create(HEIGHT_MAX, b"", Kind::Delete, b"").unit();
         Self {
             nodes,

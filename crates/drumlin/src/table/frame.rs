@@ -365,7 +365,8 @@ mod tests {
     fn where_nothing_shrinks_few_blocks_are_tried_and_what_shrinks_is_found_again() {
         let noise = &blocks()[3];
         let mut encoder = FrameEncoder::new(Compression::Lz4);
-        let mut shrinks = |block: &[u8]| encoder.encode(block, 77, 0).expect("encodes").body.len() < block.len();
+        let mut shrinks =
+            |block: &[u8]| encoder.encode(block, 77, 0).expect("encodes").body.len() < block.len();
         for most in [0, 15] {
             let missed = (0..100).take_while(|_| !shrinks(&[7; 4096])).count();
             assert!(missed <= most, "{missed} blocks were stored as they are");

@@ -1,0 +1,192 @@
+//! What the memtables of a store share: the account that they are charged to, and the chunks of those that are gone.
+//!
+//! Place: `db::memory` owns one; every `Arena` takes its large chunks from it and gives them back to it. It takes memory from
+//! `pages`.
+//!
+//! A page that comes from the system is cleared first, which is a seventh of what a put costs; a chunk whose pages were
+//! written before is ready. So the chunks that a memtable used up wait here for the next one, which asks for the same sizes.
+//!
+//! Invariants:
+//! 1. A chunk is here or in one arena. Here it is resident as a whole, and so it is where it came from here.
+//! 2. `idle` is the bytes of the chunks here; `residue` those of chunks that came from here and were not handed out yet.
+//! 3. Chunks are kept, and taken, only while everything that memtables hold, with `idle` and `residue`, is within their
+//!    share, and `idle` within half of it; when it comes to be more, chunks go back to the system.
+//!
+//! Concurrency: sums are Relaxed, as in `budget`; chunks are under a lock that is held for a push or a pop, asked for once per
+//! chunk of 2 MiB or more.
+//! Tests: below, `arena`, tests/memory.rs.
+#![allow(unsafe_code)]
+
+use std::alloc::Layout;
+use std::sync::Arc;
+
+use crate::budget::Account;
+use crate::pages;
+use crate::sync::Mutex;
+
+/// Of the share, in percent: beyond it a chunk that is resident as a whole would make writers wait early.
+const TAKEN_UNTIL_PERCENT: usize = 75;
+
+/// See the module.
+#[derive(Default)]
+pub struct Pool {
+    /// Bytes handed out by all memtables that are not freed.
+    account: Arc<Account>,
+    /// Bytes that they may take; 0 for none that comes back.
+    share: usize,
+    idle: Account,
+    residue: Account,
+    chunks: Mutex<Vec<Chunk>>,
+}
+
+/// A chunk of nobody.
+struct Chunk {
+    base: *mut u8,
+    layout: Layout,
+}
+
+// SAFETY: a pointer to memory that nobody else knows. Test: what_was_given_back_is_taken_again.
+unsafe impl Send for Chunk {}
+
+impl Drop for Chunk {
+    fn drop(&mut self) {
+        // SAFETY: made by `pages::chunk` with this layout, asserted by who gave it back; nobody's since.
+        // Test: what_was_given_back_is_taken_again, under the address sanitizer.
+        unsafe { pages::give_back(self.base, self.layout) };
+    }
+}
+
+impl Pool {
+    /// Of memtables that may take `share` bytes.
+    pub fn new(share: usize) -> Pool {
+        Pool { share, ..Pool::default() }
+    }
+
+    /// What memtables hold is charged to it.
+    #[inline]
+    pub fn account(&self) -> &Arc<Account> {
+        &self.account
+    }
+
+    /// Bytes that memtables hold, with those of their chunks that are resident before they are handed out.
+    #[inline]
+    pub fn bytes(&self) -> usize {
+        self.account.bytes() + self.residue.bytes()
+    }
+
+    /// Bytes that are resident for memtables to come, or for what is still to be written to those there are.
+    pub fn spare_bytes(&self) -> usize {
+        self.idle.bytes() + self.residue.bytes()
+    }
+
+    /// A chunk of this layout, its bytes whatever they are: one that was used, and true, if there is one. It is residue
+    /// until [`Pool::handed_out`] says otherwise.
+    pub(super) fn take(&self, layout: Layout) -> (*mut u8, bool) {
+        let used = self
+            .find(layout)
+            .filter(|_| self.bytes() + layout.size() <= self.share / 100 * TAKEN_UNTIL_PERCENT);
+        let Some(used) = used else { return (pages::chunk(layout), false) };
+        self.residue.add(layout.size());
+        (std::mem::ManuallyDrop::new(used).base, true)
+    }
+
+    fn find(&self, layout: Layout) -> Option<Chunk> {
+        if self.idle.bytes() == 0 {
+            return None;
+        }
+        let mut chunks = self.chunks.lock();
+        let at = chunks.iter().position(|chunk| chunk.layout == layout)?;
+        self.idle.give_back(layout.size());
+        Some(chunks.swap_remove(at))
+    }
+
+    /// So many bytes of a chunk that was taken used are no residue any more: they are handed out, or it is given back.
+    pub(super) fn settle(&self, bytes: usize) {
+        self.residue.give_back(bytes);
+    }
+
+    /// More was charged to the account: chunks that are idle go where they are too many.
+    #[inline]
+    pub(super) fn make_room(&self) {
+        while self.idle.bytes() > 0 && self.bytes() + self.idle.bytes() > self.share {
+            let Some(chunk) = self.chunks.lock().pop() else { return };
+            self.idle.give_back(chunk.layout.size());
+        }
+    }
+
+    /// Takes a chunk back, for another to take if it `is_resident` as a whole and there is room, else for the system.
+    ///
+    /// # Safety
+    /// [`Pool::take`] gave it for this layout, and nobody uses it any more. What of it was residue is settled, and what was
+    /// charged for it given back.
+    pub(super) unsafe fn give_back(&self, base: *mut u8, layout: Layout, is_resident: bool) {
+        let chunk = Chunk { base, layout };
+        let idle = self.idle.bytes() + layout.size();
+        if is_resident && idle <= self.share / 2 && self.bytes() + idle <= self.share {
+            let mut chunks = self.chunks.lock();
+            self.idle.add(layout.size());
+            chunks.push(chunk);
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn layout(mib: usize) -> Layout {
+        Layout::from_size_align(mib << 20, pages::HUGE_PAGE_BYTES).expect("a power of two")
+    }
+
+    #[test]
+    fn what_was_given_back_is_taken_again() {
+        let pool = Pool::new(32 << 20);
+        let (base, used) = pool.take(layout(2));
+        assert!(!used);
+        // SAFETY: taken for this layout, and given back once each time.
+        unsafe { pool.give_back(base, layout(2), true) };
+        assert_eq!((pool.spare_bytes(), pool.bytes()), (2 << 20, 0));
+        let (other, used) = pool.take(layout(4));
+        assert!(!used, "of another size");
+        assert_eq!(pool.take(layout(2)), (base, true));
+        assert_eq!(
+            (pool.spare_bytes(), pool.bytes()),
+            (2 << 20, 2 << 20),
+            "as long as nothing of it is handed out"
+        );
+        pool.settle(2 << 20);
+        assert_eq!(pool.spare_bytes(), 0);
+        // SAFETY: as above.
+        unsafe {
+            pool.give_back(base, layout(2), true);
+            pool.give_back(other, layout(4), false);
+        }
+        assert_eq!(pool.spare_bytes(), 2 << 20, "what is not resident goes to the system");
+    }
+
+    #[test]
+    fn what_is_kept_stays_within_the_share() {
+        let pool = Pool::new(16 << 20);
+        let chunks: Vec<*mut u8> = (0..6).map(|_| pool.take(layout(2)).0).collect();
+        // SAFETY: taken for this layout, given back once.
+        chunks.into_iter().for_each(|base| unsafe { pool.give_back(base, layout(2), true) });
+        assert_eq!(pool.spare_bytes(), 8 << 20, "half of it");
+        let charge = pool.account().charge(11 << 20);
+        pool.make_room();
+        assert_eq!(pool.spare_bytes(), 4 << 20, "and with all that memtables hold the whole");
+        let (base, used) = pool.take(layout(2));
+        assert!(!used, "it would be near the bound at once");
+        drop(charge);
+        let more = pool.account().charge(14 << 20);
+        // SAFETY: as above.
+        unsafe { pool.give_back(base, layout(2), true) };
+        pool.make_room();
+        assert_eq!(pool.spare_bytes(), 2 << 20);
+        drop(more);
+        let none = Pool::default();
+        let (base, _) = none.take(layout(2));
+        // SAFETY: as above.
+        unsafe { none.give_back(base, layout(2), true) };
+        assert_eq!(none.spare_bytes(), 0);
+    }
+}
