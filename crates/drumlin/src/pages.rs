@@ -25,6 +25,8 @@ use std::ptr::NonNull;
 
 use allocator_api2::alloc::{AllocError, Allocator, Global};
 
+use crate::sync::atomic::AtomicU64;
+
 /// Chunks from this size on are aligned to it and ask for huge pages.
 pub(crate) const HUGE_PAGE_BYTES: usize = 2 << 20;
 /// Memory from this size on comes from the system.
@@ -44,6 +46,19 @@ pub(crate) fn append(to: &mut PageVec<u8>, bytes: &[u8]) {
     unsafe {
         to.as_mut_ptr().add(length).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
         to.set_len(length + bytes.len());
+    }
+}
+
+/// So many words that are 0, without a look at memory that is so already.
+pub(crate) fn zeroed_words(count: usize) -> PageVec<AtomicU64> {
+    #[cfg(not(loom))]
+    // SAFETY: a word of zeros is an atomic 0. Test: words_are_zero.
+    return unsafe { allocator_api2::boxed::Box::new_zeroed_slice_in(count, Pages).assume_init() }.into_vec();
+    #[cfg(loom)]
+    {
+        let mut words = PageVec::with_capacity_in(count, Pages);
+        words.extend((0..count).map(|_| AtomicU64::new(0)));
+        words
     }
 }
 

@@ -110,7 +110,7 @@ impl Store {
             .with(Change::CreateKeyspace { id, name: name.to_string(), options: encode_options(&options) })
             .with(Change::NextKeyspaceId(id.0 + 1));
         self.append_to(&mut manifest, &edit)?;
-        let memtable = self.memory.memtable(&options.comparator);
+        let memtable = self.memory.memtable(&options.comparator, self.hasher);
         let levels = Arc::new(Levels::new(options.comparator.clone(), Vec::new()));
         let first = SuperVersion::new(levels, self.sequencer.tail(), memtable);
         let state = Arc::new(KeyspaceState::new(id, name.to_string(), options, self.hasher, first));
@@ -139,7 +139,7 @@ impl Store {
         let manifest = self.manifest.lock();
         let left = state.current.replace(|now| {
             now.levels.tables().for_each(TableHandle::mark_obsolete);
-            Some(now.emptied(self.memory.memtable(&state.options.comparator)))
+            Some(now.emptied(self.memory.memtable(&state.options.comparator, state.hasher)))
         });
         self.memory.retire(&left);
         drop(manifest);

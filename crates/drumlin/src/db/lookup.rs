@@ -58,12 +58,21 @@ fn search(store: &Store, keyspace: &KeyspaceState, key: &[u8], at: Lsn) -> Resul
     let (levels, hash) = {
         let guard = epoch::pin();
         let superversion = keyspace.current.load(&guard);
+        let hash = keyspace.hasher.hash(key);
+        // Where nothing lies below, most keys are there: then what the filter says is not worth a miss.
+        let ask = superversion.generations.len() > 1 || superversion.levels.tables().next().is_some();
+        if ask {
+            superversion.generations.iter().for_each(|generation| generation.memtable.prefetch(hash));
+        }
         for generation in &superversion.generations {
-            if let Some(found) = in_memtable(&generation.memtable, key, at, committed) {
+            let memtable = &generation.memtable;
+            if ask && !memtable.has_tombstones() && !memtable.may_know(hash) {
+                continue;
+            }
+            if let Some(found) = in_memtable(memtable, key, at, committed) {
                 return Ok(found);
             }
         }
-        let hash = keyspace.hasher.hash(key);
         if let Some(version) = superversion.levels.get_cached(key, hash, at, &guard)? {
             return Ok(in_tables(version));
         }

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use crate::budget::Account;
 use crate::env::Env;
-use crate::key::ComparatorRef;
+use crate::key::{ComparatorRef, KeyHasher};
 use crate::memory::{MemTable, Pool};
 use crate::options::Options;
 use crate::sync::Mutex;
@@ -110,8 +110,8 @@ impl Memory {
     }
 
     /// An empty memtable on the account.
-    pub fn memtable(&self, comparator: &ComparatorRef) -> MemTable {
-        MemTable::charged(comparator.clone(), self.memtables.clone())
+    pub fn memtable(&self, comparator: &ComparatorRef, hasher: KeyHasher) -> MemTable {
+        MemTable::charged(comparator.clone(), hasher, self.memtables.clone())
     }
 
     /// Takes in what was flushed.

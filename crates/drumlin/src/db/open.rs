@@ -285,7 +285,7 @@ pub(crate) fn keyspaces_of(
             metas.iter().map(|meta| handle((**meta).clone())).collect()
         });
         let levels = Arc::new(Levels::new(keyspace_options.comparator.clone(), handles.collect()));
-        let memtable = memory.memtable(&keyspace_options.comparator);
+        let memtable = memory.memtable(&keyspace_options.comparator, hasher);
         let first = SuperVersion::new(levels, stored.flushed_to, memtable);
         let name = stored.name.clone();
         let keyspace = KeyspaceState::new(stored.id, name.clone(), keyspace_options, hasher, first);

@@ -256,7 +256,7 @@ impl<'a> Replay<'a> {
         self.edit.changes.extend(store.edit_of(keyspace.id, outcome, Some(end)).changes);
         let flushed = keyspace.current.replace(|now| {
             let levels = apply(&now.levels, outcome);
-            let memtable = store.memory.memtable(&keyspace.options.comparator);
+            let memtable = store.memory.memtable(&keyspace.options.comparator, keyspace.hasher);
             Some(SuperVersion::new(Arc::new(levels), end, memtable))
         });
         // Nobody else is here yet: it goes at once, past the epoch.

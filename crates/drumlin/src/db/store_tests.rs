@@ -197,7 +197,7 @@ fn what_is_written_before_a_border_takes_no_room_beyond_it() {
     drop(store.log().expect("open for writing").ensure_room(6 * units).expect("room"));
     let border = Lsn(store.sequencer.tail().0.next_multiple_of(units) + 2 * units);
     let comparator = state.options.comparator.clone();
-    state.current.turn(border, || store.memory.memtable(&comparator));
+    state.current.turn(border, || store.memory.memtable(&comparator, store.hasher));
     let newest = || state.current.load(&crossbeam_epoch::pin()).active().memtable.clone();
     let empty = newest().bytes();
     for number in 0..100u32 {
@@ -251,7 +251,7 @@ fn a_memtable_that_has_outgrown_its_limit_is_flushed_wherever_the_tail_is() {
     let (db, keyspace, border) = open_far_ahead();
     let comparator = keyspace.state.options.comparator.clone();
     put_bytes(&keyspace, 2_200_000);
-    keyspace.state.current.turn(border, || db.store.memory.memtable(&comparator));
+    keyspace.state.current.turn(border, || db.store.memory.memtable(&comparator, db.store.hasher));
     assert!(!db.store.memory.is_short() && db.store.sequencer.tail() < border);
     db.store.background.wake();
     wait_for_flush(&db);
@@ -266,7 +266,7 @@ fn what_is_frozen_is_flushed_as_soon_as_memory_is_short() {
     let active = db.keyspace("active", Default::default()).expect("keyspace");
     let comparator = frozen.state.options.comparator.clone();
     put_bytes(&frozen, 1_500_000);
-    frozen.state.current.turn(border, || db.store.memory.memtable(&comparator));
+    frozen.state.current.turn(border, || db.store.memory.memtable(&comparator, db.store.hasher));
     db.store.background.wake();
     db.wait_for_idle().expect("nothing is due");
     assert_eq!(db.stats().flushes, 0, "it is small, and there is room");

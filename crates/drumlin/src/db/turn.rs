@@ -82,7 +82,9 @@ impl Store {
         let keyspaces: Vec<_> = keyspaces.values().collect();
         for place in turns {
             let keyspace = keyspaces[place];
-            keyspace.current.turn(border, || self.memory.memtable(&keyspace.options.comparator));
+            keyspace
+                .current
+                .turn(border, || self.memory.memtable(&keyspace.options.comparator, keyspace.hasher));
         }
         self.measure_pressure();
         self.background.wake();

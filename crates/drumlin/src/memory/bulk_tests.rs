@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::pool::Pool;
 use crate::dice::Dice;
 use crate::iter::Cursor;
-use crate::key::{Comparator, ComparatorRef, Kind, Lsn, bytewise};
+use crate::key::{Comparator, ComparatorRef, KeyHasher, Kind, Lsn, bytewise};
 
 use super::skiplist::Place;
 use super::{Gathered, MemTable};
@@ -81,7 +81,7 @@ fn compare(comparator: &ComparatorRef, before: &[Version], loaded: &[Version], a
     let mut random = Dice(seed);
     let pool = Arc::<Pool>::default();
     let account = pool.account();
-    let table = Arc::new(MemTable::charged(comparator.clone(), pool.clone()));
+    let table = Arc::new(MemTable::charged(comparator.clone(), KeyHasher::new(1), pool.clone()));
     let one_by_one = Arc::new(MemTable::new(comparator.clone()));
     let put = |table: &MemTable, (key, kind, value, lsn): &Version| {
         let published = table.publish(table.reserve(key, *kind, value), Lsn(*lsn), None);
@@ -102,6 +102,7 @@ fn compare(comparator: &ComparatorRef, before: &[Version], loaded: &[Version], a
         assert_eq!(pair.0, pair.1, "seed {seed}, place {place}");
     }
     for (key, .., lsn) in before.iter().chain(loaded).chain(after) {
+        assert!(table.may_know(KeyHasher::new(1).hash(key)), "seed {seed}, {key:?}");
         for at in [Lsn(*lsn), Lsn(lsn + 1), Lsn::MAX] {
             let get =
                 |table: &MemTable| table.get(key, at, |_, _| true).map(|v| (v.lsn, v.kind, v.value.to_vec()));

@@ -13,7 +13,7 @@ use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
 
 use crate::iter::Cursor;
-use crate::key::{Kind, Lsn, bytewise};
+use crate::key::{KeyHasher, Kind, Lsn, bytewise};
 
 use super::arena::{Arena, Shape};
 use super::memtable::MemTable;
@@ -84,6 +84,26 @@ fn loom_a_found_version_is_whole() {
         seen
     });
     assert_eq!(seen, BTreeSet::from([(None, 0), (None, 1), (Some(Lsn(7)), 1)]));
+}
+
+/// Fails if the filter is told of a key behind its publication.
+#[test]
+fn loom_whoever_sees_a_version_finds_its_key_in_the_filter() {
+    let seen = outcomes(|| {
+        let table = table();
+        let writer = thread::spawn({
+            let table = table.clone();
+            move || {
+                let node = table.known(b"b", || reserve(&table, 1, "b"));
+                publish(&table, node, 7);
+            }
+        });
+        let seen = get(&table, "b").is_some();
+        let known = table.may_know(KeyHasher::new(1).hash(b"b"));
+        writer.join().unwrap();
+        (seen, known)
+    });
+    assert_eq!(seen, BTreeSet::from([(false, false), (false, true), (true, true)]));
 }
 
 /// A get finds by `descend` only what follows it by `next`. Fails with a Relaxed load in `next`.

@@ -22,11 +22,12 @@
 use std::sync::Arc;
 
 use crate::iter::{Horizons, Tombstones};
-use crate::key::{ComparatorRef, Kind, Lsn};
+use crate::key::{ComparatorRef, KeyHasher, Kind, Lsn};
 use crate::sync::failpoint;
 
 use super::bulk::{self, Gathered};
 use super::cursor::MemCursor;
+use super::filter::KeyFilter;
 use super::node::NO_BATCH;
 use super::pool::Pool;
 use super::skiplist::{Place, Published, Reserved, SkipList};
@@ -37,6 +38,8 @@ use super::tombstone_set::TombstoneSet;
 pub struct MemTable {
     pub(super) list: SkipList,
     ranges: TombstoneSet,
+    filter: KeyFilter,
+    hasher: KeyHasher,
     pool: Arc<Pool>,
 }
 
@@ -55,14 +58,17 @@ impl MemTable {
     /// An empty memtable for keys in the given order.
     #[cfg(test)]
     pub fn new(comparator: ComparatorRef) -> MemTable {
-        MemTable::charged(comparator, Arc::default())
+        MemTable::charged(comparator, KeyHasher::new(1), Arc::default())
     }
 
-    /// An empty memtable whose bytes are charged to the account of `pool` until it is dropped.
-    pub fn charged(comparator: ComparatorRef, pool: Arc<Pool>) -> MemTable {
+    /// An empty memtable whose bytes are charged to the account of `pool` until it is dropped. Its filter knows keys by
+    /// `hasher`.
+    pub fn charged(comparator: ComparatorRef, hasher: KeyHasher, pool: Arc<Pool>) -> MemTable {
         MemTable {
             list: SkipList::new(comparator, Arc::clone(&pool)),
             ranges: TombstoneSet::new(Arc::clone(pool.account())),
+            filter: KeyFilter::new(Arc::clone(pool.account())),
+            hasher,
             pool,
         }
     }
@@ -74,7 +80,17 @@ impl MemTable {
     /// If key or value exceed [`crate::key::KEY_BYTES_MAX`] or [`crate::key::VALUE_BYTES_MAX`], or
     /// if the memtable has grown to 32 GiB.
     pub fn reserve(&self, key: &[u8], kind: Kind, value: &[u8]) -> Reserved {
-        self.list.reserve(key, kind, value)
+        self.known(key, || self.list.reserve(key, kind, value))
+    }
+
+    /// Reserves a version of the key, of which the filter knows then: before it is published, and so before anybody misses it.
+    pub(super) fn known(&self, key: &[u8], reserve: impl FnOnce() -> Reserved) -> Reserved {
+        let hash = self.hasher.hash(key);
+        // Loaded while the list is searched.
+        self.filter.prefetch(hash);
+        let node = reserve();
+        self.filter.add(hash);
+        node
     }
 
     /// Makes a reserved version visible as `lsn`. With `batch`, the index of the writer's slot, it
@@ -116,7 +132,21 @@ impl MemTable {
     /// # Panics
     /// If the parts are another memtable's.
     pub fn load(&self, parts: Vec<Gathered>) {
-        bulk::load(&self.list, parts, self.pool.account());
+        bulk::load(&self.list, parts, self.pool.account(), |key| {
+            self.filter.add_alone(self.hasher.hash(key))
+        });
+    }
+
+    /// False only if there is no version of a key of this hash, by the memtable's hasher; range tombstones apart. O(1).
+    #[inline]
+    pub fn may_know(&self, hash: u64) -> bool {
+        self.filter.may_know(hash)
+    }
+
+    /// Starts to load what [`MemTable::may_know`] looks at.
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        self.filter.prefetch(hash);
     }
 
     /// The newest committed version of `key` with LSN < `at`. Does not look at range tombstones:
@@ -198,10 +228,10 @@ impl MemTable {
         MemCursor::new(Arc::clone(self))
     }
 
-    /// Bytes in use: nodes, values, range tombstones, and what is handed out to threads. O(1).
+    /// Bytes in use: nodes, values, range tombstones, the filter, and what is handed out to threads. O(1).
     #[inline]
     pub fn bytes(&self) -> usize {
-        self.list.bytes() + self.ranges.bytes()
+        self.list.bytes() + self.ranges.bytes() + self.filter.bytes()
     }
 
     /// Versions published, without range tombstones. O(cores).

@@ -6,6 +6,7 @@
 //! - [`MemTable`] (`memtable`): what `db` sees. Versions and range tombstones of one generation.
 //! - `SkipList` (`skiplist`): the ordered list; `Reserved` nodes become versions when published.
 //! - `Guide` (`guide`): where in the list a search begins; a tree of `Signs` (`signs`).
+//! - `KeyFilter` (`filter`): tells of most keys that are not there that they are not.
 //! - `Gathered` (`bulk`): versions that are put into an empty memtable all at once.
 //! - `MemCursor` (`cursor`): a walk in internal order, both ways.
 //! - `TombstoneSet` (`tombstone_set`): the range tombstones, under an epoch; a sequence of `Run`s (`tombstone_run`).
@@ -24,6 +25,7 @@
 mod arena;
 mod bulk;
 mod cursor;
+mod filter;
 mod guide;
 mod local;
 #[cfg(loom)]

@@ -121,3 +121,19 @@ fn what_is_appended_is_there() {
     }
     assert!(vector.len() > MAPPED_BYTES && vector[..] == expected[..]);
 }
+
+#[test]
+fn words_are_zero() {
+    use std::sync::atomic::Ordering;
+    // Of memory that was used before, too.
+    for round in 0..3 {
+        for count in [64, 16 << 10, 512 << 10] {
+            let words = zeroed_words(count);
+            assert!(
+                words.len() == count && words.iter().all(|word| word.load(Ordering::Relaxed) == 0),
+                "{round}"
+            );
+            words.iter().for_each(|word| word.store(u64::MAX, Ordering::Relaxed));
+        }
+    }
+}

@@ -112,6 +112,10 @@ pub struct TableOptions {
 impl TableOptions {
     /// Default of `index_root_bytes`: the fences of some 128 MiB of data.
     pub const INDEX_ROOT_BYTES: usize = 1 << 20;
+    /// The most of it, in a store of much memory.
+    pub const INDEX_ROOT_BYTES_MAX: usize = 16 << 20;
+    /// Of a budget, the part that the index of a table may take; to search one block is faster than two.
+    const INDEX_ROOT_PART: usize = 128;
     /// Default of `index_block_bytes`.
     pub const INDEX_BLOCK_BYTES: usize = 16 << 10;
 
@@ -125,6 +129,15 @@ impl TableOptions {
             filter_bits_per_key: options.filter_bits_per_key,
             index_root_bytes: Self::INDEX_ROOT_BYTES,
             index_block_bytes: Self::INDEX_BLOCK_BYTES,
+        }
+    }
+
+    /// For tables of a store that has a budget of so many bytes.
+    pub fn with_memory(self, memory_bytes: usize) -> TableOptions {
+        let index_root_bytes = memory_bytes / Self::INDEX_ROOT_PART;
+        TableOptions {
+            index_root_bytes: index_root_bytes.clamp(Self::INDEX_ROOT_BYTES, Self::INDEX_ROOT_BYTES_MAX),
+            ..self
         }
     }
 }

@@ -129,7 +129,8 @@ impl Store {
             env: self.env.clone(),
             dir: Arc::new(move |level| place_of(&level_paths, &directory, level)),
             next_table_id: self.next_table_id.clone(),
-            table_options: TableOptions::new(&keyspace.options, keyspace.hasher),
+            table_options: TableOptions::new(&keyspace.options, keyspace.hasher)
+                .with_memory(self.options.memory_bytes),
             table_bytes: keyspace.options.table_bytes,
             shelf: self.memory.shelf.clone(),
             buffers: self.memory.jobs.clone(),

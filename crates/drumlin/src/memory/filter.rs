@@ -1,0 +1,212 @@
+//! A Bloom filter over the keys of a memtable, which grows with it: most gets of keys that it does not hold end here.
+//!
+//! Place: `memtable` adds a key before its version is published; `db::lookup` asks before it searches.
+//!
+//! Nobody knows beforehand how many keys a memtable gets, and one of a quiet keyspace is to cost little. So there are up to
+//! [`ARRAYS`] of them, each four times as large as the one before: a key is added to the last, and sought in all.
+//! All bits of a key lie in one word, so that a key is one atomic operation and an array one cache line.
+//!
+//! Invariants:
+//! 1. A key whose version is published is known, from before it was.
+//! 2. A bit that is set stays set, and an array that is there stays there and keeps its place.
+//!
+//! Concurrency: bits are set and read Relaxed. Whoever sees a version, or knows of it, does so by its publication (Release),
+//! before which the bits were set by the same thread: so it sees them too. Who does not see them might as well have come
+//! before the write. Arrays are published by their `OnceLock`, before any bit is set in them; two threads that add one at once
+//! keep one. `added` is a hint.
+//!
+//! Complexity: O(log keys), but only the last arrays are in no cache: about 1.3 misses. 1 to 4 bytes a key.
+//! Origin: sLSM §2.3 (a Bloom filter for each run in memory); Putze et al., *Cache-, Hash- and Space-Efficient Bloom Filters*;
+//! arrays that follow one another are as in Almeida et al., *Scalable Bloom Filters*.
+//! Tests: below, `memtable_tests`, `loom_tests`.
+
+use std::sync::{Arc, OnceLock};
+
+use crate::budget::{Account, Charge};
+use crate::pages::{PageVec, zeroed_words};
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{CachePadded, prefetch};
+
+/// Words of the first array.
+const FIRST: usize = if cfg!(loom) { 1 } else { 64 };
+/// Arrays, at most: the last holds 268 million keys.
+const ARRAYS: usize = if cfg!(loom) { 1 } else { 11 };
+/// Keys for each word of an array until there is a next one: about one of 200 others passes for known.
+const KEYS_PER_WORD: u64 = 4;
+/// Bits of a word that are set for a key.
+const PROBES: u32 = 5;
+/// One key of so many is counted.
+const COUNTED_OF: u64 = 16;
+
+struct Array {
+    words: PageVec<AtomicU64>,
+    _charge: Charge,
+}
+
+impl Array {
+    fn new(level: usize, account: &Arc<Account>) -> Array {
+        let words = FIRST << (2 * level);
+        Array { words: zeroed_words(words), _charge: account.charge(words * size_of::<AtomicU64>()) }
+    }
+
+    #[inline]
+    fn word(&self, hash: u64) -> &AtomicU64 {
+        // The low bits; `mask` takes the high ones.
+        &self.words[hash as usize & (self.words.len() - 1)]
+    }
+}
+
+/// See the module.
+pub(super) struct KeyFilter {
+    arrays: [OnceLock<Array>; ARRAYS],
+    /// Keys that were counted.
+    added: CachePadded<AtomicU64>,
+    account: Arc<Account>,
+}
+
+/// The bits of a key.
+#[inline]
+fn mask(hash: u64) -> u64 {
+    (0..PROBES).fold(0, |mask, probe| mask | 1 << (hash >> (64 - 6 * (probe + 1)) & 63))
+}
+
+impl KeyFilter {
+    /// Of no key.
+    pub(super) fn new(account: Arc<Account>) -> KeyFilter {
+        let arrays = [const { OnceLock::new() }; ARRAYS];
+        let _ = arrays[0].set(Array::new(0, &account));
+        KeyFilter { arrays, added: CachePadded::new(AtomicU64::new(0)), account }
+    }
+
+    fn there(&self) -> impl Iterator<Item = &Array> {
+        self.arrays.iter().map_while(OnceLock::get)
+    }
+
+    /// Starts to load what the other functions look at.
+    #[inline]
+    pub(super) fn prefetch(&self, hash: u64) {
+        self.there().for_each(|array| prefetch(array.word(hash)));
+    }
+
+    /// False only if no key of this hash was added.
+    #[inline]
+    pub(super) fn may_know(&self, hash: u64) -> bool {
+        let mask = mask(hash);
+        self.there().any(|array| array.word(hash).load(Ordering::Relaxed) & mask == mask)
+    }
+
+    /// Adds a key.
+    #[inline]
+    pub(super) fn add(&self, hash: u64) {
+        if self.may_know(hash) {
+            return;
+        }
+        let Some((level, last)) = self.there().enumerate().last() else { return };
+        last.word(hash).fetch_or(mask(hash), Ordering::Relaxed);
+        self.count(hash, level);
+    }
+
+    /// As `add`, where nobody else knows the filter: without an atomic operation, which would wait for the one before.
+    pub(super) fn add_alone(&self, hash: u64) {
+        if self.may_know(hash) {
+            return;
+        }
+        let Some((level, last)) = self.there().enumerate().last() else { return };
+        let word = last.word(hash);
+        word.store(word.load(Ordering::Relaxed) | mask(hash), Ordering::Relaxed);
+        self.count(hash, level);
+    }
+
+    /// A key was added to this array.
+    #[inline]
+    fn count(&self, hash: u64, level: usize) {
+        // Bits that neither the word nor the mask is chosen by.
+        if (hash >> 30) % COUNTED_OF == 0 {
+            let added = self.added.fetch_add(1, Ordering::Relaxed) + 1;
+            // As many as all arrays so far have words for: 1 + 4 + 16 + ...
+            let words = FIRST as u64 * ((1 << (2 * (level as u64 + 1))) - 1) / 3;
+            if added * COUNTED_OF >= words * KEYS_PER_WORD && level + 1 < ARRAYS {
+                self.grow(level + 1);
+            }
+        }
+    }
+
+    #[cold]
+    fn grow(&self, level: usize) {
+        if self.arrays[level].get().is_none() {
+            // Whoever comes second drops his.
+            let _ = self.arrays[level].set(Array::new(level, &self.account));
+        }
+    }
+
+    /// Bytes of all arrays.
+    pub(super) fn bytes(&self) -> usize {
+        self.there().map(|array| array.words.len() * size_of::<AtomicU64>()).sum()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::key::KeyHasher;
+
+    fn hash(n: u64) -> u64 {
+        KeyHasher::new(7).hash(&n.to_le_bytes())
+    }
+
+    #[test]
+    fn what_was_added_is_known_and_few_others_are() {
+        let account = Arc::<Account>::default();
+        let filter = KeyFilter::new(Arc::clone(&account));
+        let count = if cfg!(miri) { 3_000 } else { 300_000 };
+        for n in 0..count {
+            filter.add(hash(n));
+            let asked = n / 2;
+            assert!(filter.may_know(hash(n)) && filter.may_know(hash(asked)));
+        }
+        assert!((0..count).all(|n| filter.may_know(hash(n))));
+        let wrong = (count..2 * count).filter(|&n| filter.may_know(hash(n))).count() as f64 / count as f64;
+        assert!(wrong < 0.03, "{wrong} of others are");
+        let per_key = filter.bytes() as f64 / count as f64;
+        assert!(per_key < 11.0, "{per_key} bytes a key");
+        assert_eq!(account.bytes(), filter.bytes());
+        drop(filter);
+        assert_eq!(account.bytes(), 0);
+    }
+
+    #[test]
+    fn it_grows_with_its_keys_and_not_with_their_versions() {
+        let (filter, alone) = (KeyFilter::new(Arc::default()), KeyFilter::new(Arc::default()));
+        for _ in 0..50 {
+            (0..100).for_each(|n| filter.add(hash(n)));
+        }
+        assert_eq!(filter.there().count(), 1);
+        let mut sizes = Vec::new();
+        for n in 0..100_000 {
+            filter.add(hash(n));
+            alone.add_alone(hash(n));
+            sizes.push(filter.there().count());
+        }
+        assert!(sizes.is_sorted() && sizes[200] <= 2 && sizes[10_000] == 4, "{}", sizes[10_000]);
+        assert!((0..100_000).all(|n| alone.may_know(hash(n))));
+        assert_eq!(alone.there().count(), filter.there().count());
+    }
+
+    #[test]
+    fn threads_that_add_at_once_lose_nothing() {
+        let filter = KeyFilter::new(Arc::default());
+        let each = if cfg!(miri) { 500 } else { 50_000 };
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let filter = &filter;
+                scope.spawn(move || {
+                    for n in (0..each).map(|n| n * 4 + thread) {
+                        filter.add(hash(n));
+                        assert!(filter.may_know(hash(n)));
+                    }
+                });
+            }
+        });
+        assert!((0..4 * each).all(|n| filter.may_know(hash(n))));
+    }
+}
