@@ -107,7 +107,9 @@ unsafe impl Allocator for Pages {
         if !is_mapped(layout) {
             return Global.allocate(layout);
         }
-        let base = system::map(layout).ok_or(AllocError)?;
+        let huge = layout.size().is_multiple_of(HUGE_PAGE_BYTES).then_some(HUGE_PAGE_BYTES);
+        let aligned = layout.align_to(huge.unwrap_or(layout.align())).or(Err(AllocError))?;
+        let base = system::map(aligned).ok_or(AllocError)?;
         Ok(NonNull::slice_from_raw_parts(base, layout.size()))
     }
 

@@ -66,6 +66,18 @@ impl Gathered {
         }
     }
 
+    /// How many versions were gathered.
+    pub(super) fn len(&self) -> usize {
+        self.notes.len()
+    }
+
+    /// Their keys, in the order in which they were gathered.
+    pub(super) fn keys<'a>(&'a self, list: &'a SkipList) -> impl Iterator<Item = &'a [u8]> + 'a {
+        assert_eq!(self.list, list.id(), "versions are looked at where they were gathered");
+        // SAFETY: gathered for this list, as asserted. Test: a_load_is_as_if_all_had_been_put_one_by_one.
+        self.notes.iter().map(|&known| list.nodes.key(unsafe { node_of(list, known) }))
+    }
+
     /// True if nothing was gathered.
     pub fn is_empty(&self) -> bool {
         self.notes.is_empty()
@@ -112,8 +124,8 @@ unsafe fn node_of(list: &SkipList, note: Note) -> Node<'_> {
     unsafe { list.node(note as u32) }
 }
 
-/// Links what was gathered into `list`, which is nobody else's, and tells of each key.
-pub(super) fn load(list: &SkipList, parts: Vec<Gathered>, account: &Arc<Account>, tell: impl Fn(&[u8])) {
+/// Links what was gathered into `list`, which is nobody else's.
+pub(super) fn load(list: &SkipList, parts: Vec<Gathered>, account: &Arc<Account>) {
     let count = parts.iter().map(|part| part.notes.len()).sum();
     assert!(parts.iter().all(|part| part.list == list.id()), "versions are loaded where they were gathered");
     if count == 0 {
@@ -122,10 +134,7 @@ pub(super) fn load(list: &SkipList, parts: Vec<Gathered>, account: &Arc<Account>
     if list.first().is_some() {
         // SAFETY: gathered for this list, as asserted above, and linked once: the parts are gone then. Test: bulk_tests.
         let nodes = parts.iter().flat_map(|part| &part.notes).map(|&known| unsafe { node_of(list, known) });
-        nodes.for_each(|node| {
-            tell(list.nodes.key(node));
-            list.insert_unlinked(node);
-        });
+        nodes.for_each(|node| list.insert_unlinked(node));
         return;
     }
     let _charge = account.charge(count * size_of::<Note>());
@@ -141,7 +150,7 @@ pub(super) fn load(list: &SkipList, parts: Vec<Gathered>, account: &Arc<Account>
             list.comparator().compare(a, b)
         });
     }
-    link(list, &notes, tell);
+    link(list, &notes);
 }
 
 /// Brings the parts together, each note with its place and the bytes behind what all keys have in common: so many.
@@ -201,7 +210,7 @@ fn part_equals(list: &SkipList, notes: &mut [Note], at: usize, depth: usize) {
 }
 
 /// Links the nodes in the order of their notes, and makes the guide.
-fn link(list: &SkipList, notes: &[Note], tell: impl Fn(&[u8])) {
+fn link(list: &SkipList, notes: &[Note]) {
     // SAFETY: gathered for this list, as `load` asserts. Test: bulk_tests.
     let node = |note: Note| unsafe { node_of(list, note) };
     let mut ends = [list.head(); HEIGHT_MAX];
@@ -220,7 +229,6 @@ fn link(list: &SkipList, notes: &[Note], tell: impl Fn(&[u8])) {
         }
         tallest = tallest.max(height);
         list.add_to_guide(node, list.guide().last_leaf());
-        tell(list.nodes.key(node));
     }
     list.raise(tallest);
     list.nodes.arena.count_entries(notes.len());

@@ -132,9 +132,10 @@ impl MemTable {
     /// # Panics
     /// If the parts are another memtable's.
     pub fn load(&self, parts: Vec<Gathered>) {
-        bulk::load(&self.list, parts, self.pool.account(), |key| {
-            self.filter.add_alone(self.hasher.hash(key))
-        });
+        let count: usize = parts.iter().map(Gathered::len).sum();
+        let keys = parts.iter().flat_map(|part| part.keys(&self.list));
+        self.filter.add_all(keys.map(|key| self.hasher.hash(key)), count);
+        bulk::load(&self.list, parts, self.pool.account());
     }
 
     /// False only if there is no version of a key of this hash, by the memtable's hasher; range tombstones apart. O(1).
