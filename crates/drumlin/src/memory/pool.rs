@@ -80,7 +80,7 @@ impl Pool {
     }
 
     /// A chunk of this layout, its bytes whatever they are: one that was used, and true, if there is one. It is residue
-    /// until [`Pool::handed_out`] says otherwise.
+    /// until it is [settled](Pool::settle).
     pub(super) fn take(&self, layout: Layout) -> (*mut u8, bool) {
         let used = self
             .find(layout)
