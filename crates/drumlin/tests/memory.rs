@@ -294,7 +294,12 @@ fn child_recovers_more_than_the_budget() {
     let (peak, stats) = (peak.into_inner(), db.stats());
     println!("{} MiB resident, {} before\n{stats}", peak / MIB, before / MIB);
     assert!(peak <= before + budget + 64 * MIB, "{} MiB resident, {} before", peak / MIB, before / MIB);
-    assert!(stats.memtable_bytes <= budget / 2, "{stats}");
+    // The last one that was flushed goes when the epoch moves on: a worker sees to it.
+    let start = Instant::now();
+    while db.stats().memtable_bytes > budget / 2 {
+        assert!(start.elapsed() < Duration::from_secs(10), "{}", db.stats());
+        std::thread::sleep(Duration::from_millis(1));
+    }
     assert_eq!(db.open_keyspace("k").and_then(|k| k.iter()).expect("scans").count() as u64, RECORDS);
     db.close().expect("closes");
 }
