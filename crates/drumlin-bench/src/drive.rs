@@ -277,6 +277,9 @@ impl<'a> Hand<'a> {
         let mut due = began
             + pace
                 .map_or(Duration::ZERO, |pace| pace.mul_f64(self.thread as f64 / plan.threads.max(1) as f64));
+        if pace.is_some() {
+            wake_exactly();
+        }
         let mut last = Instant::now();
         let mut told = 0;
         while self.share.operations < quota {
@@ -483,21 +486,22 @@ fn changed(old: Option<&[u8]>, fresh: &[u8]) -> Vec<u8> {
     value
 }
 
-/// Sleeps until shortly before, and then looks at the clock.
+/// Sleeps until then. Who waits leaves the processor: where there are few, one that looks at the clock instead has used up its
+/// turn when the operation is due, and a thread of the engine has the processor for milliseconds.
 fn wait_until(due: Instant) {
-    /// A sleep may take so much longer than asked for.
-    const OVERSLEEP: Duration = Duration::from_micros(100);
     loop {
         let left = due.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return;
         }
-        if left > OVERSLEEP {
-            std::thread::sleep(left - OVERSLEEP);
-        } else {
-            std::thread::yield_now();
-        }
+        std::thread::sleep(left);
     }
+}
+
+/// Lets this thread wake when it asked for it, and not up to 50 µs later together with others.
+fn wake_exactly() {
+    // Where it is refused, latencies are so much longer, of all engines.
+    let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
 }
 
 #[cfg(test)]
