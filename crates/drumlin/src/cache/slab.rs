@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn blocks_keep_their_bytes_whoever_comes_and_goes() {
         let rounds = if cfg!(miri) { 60 } else { 4000 };
-        let slab = Slab::new(3, Arc::default());
+        let slab = Slab::new(2, Arc::default());
         let refused: usize = std::thread::scope(|scope| {
             let fill = |first: usize| {
                 let slab = &slab;
@@ -264,8 +264,8 @@ mod tests {
                             Some(block) => kept.push_back((seed, block)),
                             None => refused += 1,
                         }
-                        // Both together want more than there is, and go by turns.
-                        if kept.len() > 400 + (n / 512 % 2) * 500 || (n % 3 == 0 && kept.len() > 300) {
+                        // Each wants more than there is at times, in case the other has no processor meanwhile.
+                        if kept.len() > 400 + (n / 1024 % 2) * 900 || (n % 3 == 0 && kept.len() > 300) {
                             let (seed, block) = kept.pop_front().expect("not empty");
                             assert_eq!(*block, bytes_of(seed)[..]);
                         }
@@ -277,7 +277,7 @@ mod tests {
             let threads = [fill(0), fill(1)];
             threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
         });
-        assert!(cfg!(miri) || (refused > 0 && slab.chunks() == 3), "{refused} refused");
+        assert!(cfg!(miri) || (refused > 0 && slab.chunks() == 2), "{refused} refused");
         let chunks = slab.state.lock().chunks.clone();
         for chunk in chunks {
             // SAFETY: listed.
