@@ -67,6 +67,12 @@ impl Head {
         }
     }
 
+    /// True if it is marked as used.
+    #[inline]
+    pub(super) fn is_touched(&self) -> bool {
+        self.referenced.load(Ordering::Relaxed)
+    }
+
     /// True if it was used since the last call.
     pub(super) fn take_touched(&self) -> bool {
         self.referenced.swap(false, Ordering::Relaxed)
@@ -233,6 +239,11 @@ impl BlockRef<'_> {
     /// Where it lies.
     pub(super) fn address(&self) -> usize {
         self.0.0.addr().get()
+    }
+
+    /// True if somebody looked it up, of late.
+    pub fn is_used(&self) -> bool {
+        self.head().is_touched()
     }
 
     /// The block, counted.

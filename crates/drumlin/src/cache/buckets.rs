@@ -110,20 +110,8 @@ impl Shard {
         offset: u64,
         guard: &'g Guard,
     ) -> Option<BlockRef<'g>> {
-        for slot in &self.buckets(guard).of(hash).0 {
-            let shared = slot.load(Ordering::Acquire, guard);
-            if shared.tag() != tag(hash) {
-                continue;
-            }
-            // SAFETY: what a slot holds is null or a block whose reference is given up through the epoch.
-            // Test: readers_race_writers_and_see_only_their_own_blocks.
-            unsafe {
-                if shared.as_ref().is_some_and(|head| head.is(table, offset)) {
-                    return Some(BlockRef::new(shared.as_raw()));
-                }
-            }
-        }
-        None
+        let bucket = &self.buckets(guard).of(hash).0;
+        bucket.iter().find_map(|slot| is_of(slot, hash, table, offset, guard))
     }
 
     /// Starts to load what `stage` of a look-up reads.
@@ -173,6 +161,16 @@ impl Shard {
         state.entries += 1;
         hand_over(state, guard);
         removed
+    }
+
+    /// Unlinks the block of (table, offset); the bytes freed.
+    pub(super) fn remove(&self, hash: u64, table: u64, offset: u64, guard: &Guard) -> usize {
+        let mut state = self.state.lock();
+        let bucket = &self.buckets(guard).of(hash).0;
+        let slot = bucket.iter().find(|slot| is_of(slot, hash, table, offset, guard).is_some());
+        let freed = slot.map_or(0, |slot| self.retire(slot, &mut state, guard));
+        hand_over(state, guard);
+        freed
     }
 
     /// Replaces the array by one of twice the size.
@@ -264,6 +262,27 @@ impl Shard {
         state.entries -= 1;
         state.retired += charge;
         charge
+    }
+}
+
+/// The block in the slot, if it is the one of (table, offset).
+#[inline]
+fn is_of<'g>(
+    slot: &Atomic<Head>,
+    hash: u64,
+    table: u64,
+    offset: u64,
+    guard: &'g Guard,
+) -> Option<BlockRef<'g>> {
+    let shared = slot.load(Ordering::Acquire, guard);
+    if shared.tag() != tag(hash) {
+        return None;
+    }
+    // SAFETY: what a slot holds is null or a block whose reference is given up through the epoch.
+    // Test: readers_race_writers_and_see_only_their_own_blocks.
+    unsafe {
+        let is_it = shared.as_ref().is_some_and(|head| head.is(table, offset));
+        is_it.then(|| BlockRef::new(shared.as_raw()))
     }
 }
 

@@ -47,7 +47,7 @@ mod slab;
 mod units;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crossbeam_epoch::Guard;
 
@@ -70,6 +70,8 @@ const SLAB_BYTES: usize = 16 << 20;
 const EVICTED_FOR_ONE: usize = 4;
 /// Slabs, at most.
 const SLABS_MAX: usize = 8;
+/// What is written and was not in use is kept until all but one of so many parts of the capacity are full.
+const ROOM_PARTS: usize = 8;
 /// Bytes are set aside for blocks outside of chunks in steps of this part of the capacity.
 const ASIDE_STEPS: usize = 32;
 
@@ -92,6 +94,8 @@ pub struct BlockCache {
     bytes: CachePadded<AtomicUsize>,
     capacity: AtomicUsize,
     counters: Counters,
+    /// Looked up about as often as blocks are written, or more; Relaxed, a hint.
+    is_read: AtomicBool,
     accounts: Arc<Accounts>,
 }
 
@@ -111,6 +115,7 @@ impl BlockCache {
             bytes: CachePadded::new(AtomicUsize::new(0)),
             capacity: AtomicUsize::new(capacity_bytes),
             counters: Counters::new(),
+            is_read: AtomicBool::new(false),
         }
     }
 
@@ -125,10 +130,16 @@ impl BlockCache {
     /// As [`BlockCache::get`], but counted neither as a hit nor as a miss: for a second look after a miss.
     #[inline]
     pub fn peek<'g>(&self, table: u64, offset: u64, guard: &'g Guard) -> Option<BlockRef<'g>> {
-        let hash = hash(table, offset);
-        let found = self.shard(hash).find(hash, table, offset, guard)?;
+        let found = self.glance(table, offset, guard)?;
         found.head().touch();
         Some(found)
+    }
+
+    /// As [`BlockCache::peek`], but no use either: for a merge, which reads everything once.
+    #[inline]
+    pub fn glance<'g>(&self, table: u64, offset: u64, guard: &'g Guard) -> Option<BlockRef<'g>> {
+        let hash = hash(table, offset);
+        self.shard(hash).find(hash, table, offset, guard)
     }
 
     /// Starts to load what `stage` of a look-up reads. Counted neither as a look nor as a use.
@@ -176,6 +187,18 @@ impl BlockCache {
         block
     }
 
+    /// Keeps what was just written as the block of `table` at `offset`, if there is room, or if it takes the place of blocks
+    /// in use, as which it then counts, too. As `insert`.
+    pub fn keep_written(&self, table: u64, offset: u64, bytes: &[u8], in_use: bool) {
+        let has_room = || self.bytes() + bytes.len() < self.capacity() / ROOM_PARTS * (ROOM_PARTS - 1);
+        if in_use || has_room() {
+            let block = self.insert(table, offset, SharedBlock::copy_of(bytes));
+            if in_use {
+                block.head().touch();
+            }
+        }
+    }
+
     /// True if too much of what was evicted is not freed yet, even after an attempt.
     fn is_littered(&self) -> bool {
         let too_much = || self.accounts.garbage.bytes() > self.capacity() / 8 + GARBAGE_BYTES;
@@ -204,6 +227,13 @@ impl BlockCache {
             self.bytes.fetch_sub(freed, Ordering::Relaxed);
             left = left.saturating_sub(freed);
         }
+    }
+
+    /// Drops the block of `table` at `offset`.
+    pub fn evict_block(&self, table: u64, offset: u64) {
+        let hash = hash(table, offset);
+        let freed = self.shard(hash).remove(hash, table, offset, &crossbeam_epoch::pin());
+        self.bytes.fetch_sub(freed, Ordering::Relaxed);
     }
 
     /// Drops every block of `table`. O(cache).
@@ -271,6 +301,23 @@ impl BlockCache {
     /// Look-ups that did not.
     pub fn misses(&self) -> u64 {
         self.counters.misses()
+    }
+
+    /// Look-ups.
+    pub fn looks(&self) -> u64 {
+        self.hits() + self.misses()
+    }
+
+    /// Whether it is worth it to keep what is written, as whoever writes found last.
+    pub fn is_read(&self) -> bool {
+        self.is_read.load(Ordering::Relaxed)
+    }
+
+    /// Tells others who write.
+    pub fn set_is_read(&self, is_read: bool) {
+        if self.is_read() != is_read {
+            self.is_read.store(is_read, Ordering::Relaxed);
+        }
     }
 
     /// Where a block of `length` bytes goes, unless it stays where it is.

@@ -103,6 +103,56 @@ fn evicting_a_table_leaves_the_others() {
 }
 
 #[test]
+fn evicting_a_block_leaves_the_others() {
+    let cache = BlockCache::new(1 << 20);
+    (0..30u64).for_each(|n| drop(cache.insert(1, n, block(1, n, 300))));
+    let (before, bytes) = (found(&cache), cache.bytes());
+    assert!(before.len() > 25);
+    for &gone in &before[..10] {
+        cache.evict_block(1, gone);
+        cache.evict_block(1, gone);
+        cache.evict_block(2, gone);
+    }
+    assert_eq!(found(&cache), before[10..]);
+    assert_eq!(cache.bytes(), bytes / before.len() * (before.len() - 10));
+}
+
+fn found(cache: &BlockCache) -> Vec<u64> {
+    (0..30).filter(|&n| has(cache, 1, n)).collect()
+}
+
+#[test]
+fn a_glance_is_no_use() {
+    let cache = BlockCache::new(1 << 20);
+    cache.insert(1, 1, block(1, 1, 300));
+    let guard = crossbeam_epoch::pin();
+    for _ in 0..3 {
+        assert!(!cache.glance(1, 1, &guard).expect("just inserted").is_used());
+    }
+    assert!(cache.glance(1, 2, &guard).is_none());
+    assert_eq!(cache.looks(), 0);
+    assert!(cache.get(1, 1, &guard).is_some() && cache.glance(1, 1, &guard).expect("there").is_used());
+    assert_eq!(cache.looks(), 1);
+}
+
+#[test]
+fn what_is_written_is_kept_in_free_room_or_in_the_place_of_what_was_in_use() {
+    let cache = BlockCache::new(400_000);
+    let write = |n: u64, in_use| cache.keep_written(1, n, &block(1, n, 4000), in_use);
+    (0..200).for_each(|n| write(n, false));
+    assert!((300_000..360_000).contains(&cache.bytes()), "an eighth is left: {}", cache.bytes());
+    let there = |n| Some(cache.glance(1, n, &crossbeam_epoch::pin())?.is_used());
+    let first = (0..60).filter(|&n| there(n) == Some(false)).count();
+    assert!(first > 50 && (120..200).all(|n| there(n).is_none()), "{first} of those that came first");
+    // They take the place of some that are not. Bounded by what waits for the epoch, which other tests hold up.
+    let written = in_time().find(|_| {
+        (1000..1040).for_each(|n| write(n, true));
+        (1000..1040).filter_map(there).filter(|in_use| *in_use).count() > 30
+    });
+    assert!(written.is_some());
+}
+
+#[test]
 fn a_found_block_stays_valid_while_pinned() {
     let cache = BlockCache::new(100_000);
     cache.insert(1, 1, block(1, 1, 1000));

@@ -384,6 +384,7 @@ fn every_failing_call_fails_the_job_and_leaves_no_file() {
                 rig.levels.tables().for_each(|table| table.evict());
                 rig.context.parallelism = parallelism;
                 rig.context.table_bytes = 2 << 10;
+                rig.context.shelf.cache().set_is_read(true);
                 let before = files(&fs);
                 let plan = rig.plan(0);
                 let (first, done) = (faulty.calls(), faulty.injected());
@@ -395,6 +396,7 @@ fn every_failing_call_fails_the_job_and_leaves_no_file() {
                     failures += 1;
                     assert!(outcome.is_err(), "call {number}: {fault:?} was not noticed");
                     assert_eq!(files(&fs), before, "call {number}: {fault:?}");
+                    assert_eq!(rig.context.shelf.cache().bytes(), 0, "call {number}: {fault:?}");
                     rig.check("after a failure");
                     rig.compact(0).unwrap();
                     rig.check("after a failure, tried again");
@@ -410,6 +412,34 @@ fn every_failing_call_fails_the_job_and_leaves_no_file() {
             assert!(failures >= enough, "{failures} with {fault:?}");
         }
     }
+}
+
+#[test]
+fn blocks_in_use_count_as_such_when_they_were_merged() {
+    let mut rig = loaded(MemFs::new());
+    let cache = Arc::clone(rig.context.shelf.cache());
+    // Nobody reads: nothing is kept.
+    rig.compact(0).unwrap();
+    assert_eq!(cache.bytes(), 0);
+    // Everything is in use, twice over.
+    (0..3).for_each(|_| rig.check("before"));
+    cache.set_is_read(true);
+    (0..120).step_by(4).for_each(|n| rig.put(key(n)));
+    rig.flush().unwrap();
+    rig.compact(0).unwrap();
+    rig.compact(1).unwrap();
+    let guard = crossbeam_epoch::pin();
+    let first_blocks = rig.levels.tables().map(|table| cache.glance(table.meta().id.0, 0, &guard));
+    let in_use = first_blocks.filter(|block| block.as_ref().is_some_and(|block| block.is_used())).count();
+    assert!(in_use * 2 > rig.levels.tables().count(), "{in_use} first blocks count as in use");
+    let misses = cache.misses();
+    rig.check("after");
+    assert_eq!(cache.misses(), misses, "all that was written is in the cache");
+    // What is gone is gone from the cache, too.
+    let tables = || rig.levels.tables().map(|table| table.meta().file_bytes).sum::<u64>();
+    assert!(cache.bytes() as u64 <= tables() * 2, "{} for {}", cache.bytes(), tables());
+    rig.levels.tables().for_each(|table| cache.evict_table(table.meta().id.0));
+    assert_eq!(cache.bytes(), 0);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //!
 //! Invariants:
 //! 1. A file bears its temporary name until it is whole and synced.
-//! 2. Outputs that are dropped without [`Outputs::keep`] take their files with them, also in a panic.
+//! 2. Outputs that are dropped without [`Outputs::keep`] take their files with them, also in a panic, and their blocks from the cache.
 //! 3. An output is cut between two user keys; range tombstones are cut at the same place, so that outputs do not overlap.
 //! 4. A value is copied once: from the input's block to the output's.
 //!
@@ -67,6 +67,8 @@ pub(super) struct Outputs {
     dir: PathBuf,
     /// Every file made so far that may exist.
     files: Vec<PathBuf>,
+    /// Every table begun so far.
+    ids: Vec<TableId>,
     tables: Vec<TableMeta>,
     entries_read: u64,
     buffers: Charge,
@@ -93,6 +95,7 @@ impl Outputs {
             level,
             dir,
             files: Vec::new(),
+            ids: Vec::new(),
             tables: Vec::new(),
             entries_read: 0,
             buffers,
@@ -155,6 +158,9 @@ impl Outputs {
                         open.insert(self.open()?)
                     }
                 };
+                if cursor.is_in_use() {
+                    table.writer.next_is_in_use();
+                }
                 table.writer.add(key, lsn, kind, value)?;
             }
             if unchecked_bytes >= TICK_BYTES {
@@ -198,7 +204,9 @@ impl Outputs {
         let path = self.dir.join(temporary_name(id));
         self.files.push(path.clone());
         let file = self.context.env.fs.create(&path)?;
+        self.ids.push(id);
         let writer = TableWriter::new(file, path.clone(), id, self.context.table_options.clone());
+        let writer = writer.keep_in(Arc::clone(self.context.shelf.cache()));
         Ok(Open { id, path, writer, told_bytes: 0 })
     }
 
@@ -228,6 +236,7 @@ impl Outputs {
     /// Takes over the outputs of another part, which come behind these.
     pub fn append(&mut self, mut other: Outputs) {
         self.files.append(&mut other.files);
+        self.ids.append(&mut other.ids);
         self.tables.append(&mut other.tables);
         self.entries_read += other.entries_read;
     }
@@ -238,6 +247,7 @@ impl Outputs {
             self.context.env.fs.sync_dir(&self.dir)?;
         }
         self.files.clear();
+        self.ids.clear();
         let written_bytes = self.tables.iter().map(|meta| meta.file_bytes).sum();
         let added = std::mem::take(&mut self.tables)
             .into_iter()
@@ -257,6 +267,7 @@ impl Drop for Outputs {
             // One of the two names of each file is missing; and what cannot be removed is an orphan.
             let _ = self.context.env.fs.remove(file);
         }
+        self.ids.iter().for_each(|id| self.context.shelf.cache().evict_table(id.0));
     }
 }
 

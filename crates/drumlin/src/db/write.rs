@@ -129,7 +129,8 @@ fn install(
     store.note_growth(keyspace, first);
     failpoint::hit("write::reserved");
 
-    let held = store.stripes.lock(keyspace.hasher.hash(key));
+    let hash = keyspace.hasher.hash(key);
+    let held = store.stripes.lock(hash);
     failpoint::hit("write::locked");
     // Under the key's lock: close sets the mark, then waits for every lock once.
     store.check_writable()?;
@@ -139,7 +140,11 @@ fn install(
         // then waits for every lock once.
         keyspace.check_open()?;
         let now = keyspace.current.load(&guard);
-        let newest = now.generations.iter().find_map(|g| g.memtable.newest_lsn(key));
+        let newest =
+            now.generations.iter().find_map(|generation| match std::ptr::eq(&**generation, &**first) {
+                true => generation.memtable.newest_lsn_at(key, &node),
+                false => generation.memtable.newest_lsn(key, hash),
+            });
         if now.flushed_to != expected.flushed_to || newest.is_some_and(|lsn| lsn > expected.lsn) {
             return Ok(Installed::Conflict);
         }

@@ -75,4 +75,8 @@ impl<A: Cursor, B: Cursor> Cursor for Either<A, B> {
     fn value(&self) -> &[u8] {
         either!(self, cursor => cursor.value())
     }
+    #[inline]
+    fn is_in_use(&self) -> bool {
+        either!(self, cursor => cursor.is_in_use())
+    }
 }

@@ -326,6 +326,11 @@ impl<C: Cursor> Cursor for Merge<C> {
     fn value(&self) -> &[u8] {
         self.children[self.heads[0].child as usize].value()
     }
+
+    #[inline]
+    fn is_in_use(&self) -> bool {
+        self.children[self.heads[0].child as usize].is_in_use()
+    }
 }
 
 #[cfg(test)]

@@ -66,4 +66,8 @@ pub trait Cursor: Send {
     fn kind(&self) -> Kind;
     /// The value; empty for tombstones. Panics if not valid.
     fn value(&self) -> &[u8];
+    /// True if what the entry lies in was looked up of late: what is made of it will be, too. A hint.
+    fn is_in_use(&self) -> bool {
+        false
+    }
 }

@@ -29,6 +29,7 @@ use super::bulk::{self, Gathered};
 use super::cursor::MemCursor;
 use super::filter::KeyFilter;
 use super::node::NO_BATCH;
+use super::node::Node;
 use super::pool::Pool;
 use super::skiplist::{Place, Published, Reserved, SkipList};
 use super::tombstone_run::ReservedRanges;
@@ -167,15 +168,28 @@ impl MemTable {
         None
     }
 
-    /// The newest LSN that concerns `key`: of all its versions and the range tombstones that cover
-    /// it, committed or not. O(log n).
-    pub fn newest_lsn(&self, key: &[u8]) -> Option<Lsn> {
-        let version = self
-            .list
-            .find(Place::before(key, Lsn::MAX))
-            .filter(|&node| self.list.is_key(node, key))
-            .map(|node| self.list.nodes.lsn(node));
+    /// The newest LSN that concerns `key`, whose hash by the memtable's hasher is `hash`: of all its versions and the range
+    /// tombstones that cover it, committed or not. O(log n), O(1) if the filter does not know the key.
+    pub fn newest_lsn(&self, key: &[u8], hash: u64) -> Option<Lsn> {
+        let version = if self.filter.may_know(hash) {
+            self.newest_version(key, self.list.find(Place::before(key, Lsn::MAX)))
+        } else {
+            None
+        };
         version.max(self.newest_covering(key, Lsn::MAX, |_, _| true))
+    }
+
+    /// The same for the key of a node that was reserved here: O(1), unless many inserts went to the same place since.
+    pub fn newest_lsn_at(&self, key: &[u8], reserved: &Reserved) -> Option<Lsn> {
+        let version =
+            self.newest_version(key, self.list.find_reserved(reserved, Place::before(key, Lsn::MAX)));
+        version.max(self.newest_covering(key, Lsn::MAX, |_, _| true))
+    }
+
+    /// The LSN of the first node at or behind the place of `key`, if it is of that key.
+    #[inline]
+    fn newest_version(&self, key: &[u8], first: Option<Node<'_>>) -> Option<Lsn> {
+        first.filter(|&node| self.list.is_key(node, key)).map(|node| self.list.nodes.lsn(node))
     }
 
     /// Cuts the ranges [start, end) of one write in this keyspace, before its locks are taken; all that is slow about their

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::iter::{Cursor, Horizons};
-use crate::key::{KEY_BYTES_MAX, Kind, Lsn, bytewise};
+use crate::key::{KEY_BYTES_MAX, KeyHasher, Kind, Lsn, bytewise};
 
 use super::MemTable;
 
@@ -38,6 +38,34 @@ fn a_get_sees_the_newest_version_below_its_bound() {
     assert_eq!(lsn_of(&table, "kk", u64::MAX, ALL_COMMITTED), None);
 }
 
+/// Asked in both ways.
+fn newest_lsn(table: &MemTable, key: &str) -> Option<Lsn> {
+    let key = key.as_bytes();
+    let newest = table.newest_lsn(key, KeyHasher::new(1).hash(key));
+    assert_eq!(table.newest_lsn_at(key, &table.reserve(key, Kind::Put, b"")), newest);
+    newest
+}
+
+#[test]
+fn the_newest_version_is_found_from_a_place_that_was_reserved_long_ago() {
+    // Keys and versions that came in between: behind the place, before it, and too many for steps.
+    for (between, versions) in [(0, 0), (0, 1), (3, 2), (100, 0), (100, 40)] {
+        let table = table();
+        publish(&table, "a", 1, "v", None);
+        publish(&table, "z", 2, "v", None);
+        let reserved = table.reserve(b"k", Kind::Put, b"mine");
+        for n in 0..between {
+            publish(&table, &format!("b{n:03}"), 10 + n, "v", None);
+            publish(&table, &format!("l{n:03}"), 200 + n, "v", None);
+        }
+        (0..versions).for_each(|n| publish(&table, "k", 400 + n, "v", Some(3)));
+        let newest = (versions > 0).then(|| Lsn(400 + versions - 1));
+        assert_eq!(table.newest_lsn_at(b"k", &reserved), newest, "{between} keys, {versions} versions");
+        table.publish(reserved, Lsn(1000), None);
+        assert_eq!(newest_lsn(&table, "k"), Some(Lsn(1000)));
+    }
+}
+
 #[test]
 fn an_uncommitted_part_of_a_batch_is_passed_over() {
     let table = table();
@@ -49,7 +77,7 @@ fn an_uncommitted_part_of_a_batch_is_passed_over() {
     assert_eq!(lsn_of(&table, "k", u64::MAX, |slot, lsn| (slot, lsn) == (3, Lsn(20))), Some(20));
     assert_eq!(lsn_of(&table, "k", u64::MAX, ALL_COMMITTED), Some(30));
     assert_eq!(lsn_of(&table, "other", u64::MAX, NONE_COMMITTED), None, "no version is left");
-    assert_eq!(table.newest_lsn(b"k"), Some(Lsn(30)), "a conflict check counts them all");
+    assert_eq!(newest_lsn(&table, "k"), Some(Lsn(30)), "a conflict check counts them all");
 }
 
 #[test]
@@ -74,7 +102,7 @@ fn a_delete_is_a_version() {
 fn range_tombstones_cover_their_keys_only() {
     let table = table();
     assert!(table.is_empty() && !table.has_tombstones());
-    assert_eq!(table.newest_lsn(b"c"), None);
+    assert_eq!(newest_lsn(&table, "c"), None);
     publish(&table, "c", 30, "v", None);
     table.publish_range_tombstone(b"b", b"d", Lsn(20), None);
     table.publish_range_tombstone(b"c", b"e", Lsn(40), Some(7));
@@ -85,9 +113,9 @@ fn range_tombstones_cover_their_keys_only() {
     assert_eq!(covering(b"c", u64::MAX, NONE_COMMITTED), Some(20));
     assert_eq!(covering(b"c", 40, ALL_COMMITTED), Some(20));
     assert_eq!(covering(b"d", u64::MAX, NONE_COMMITTED), None);
-    assert_eq!(table.newest_lsn(b"b"), Some(Lsn(20)));
-    assert_eq!(table.newest_lsn(b"c"), Some(Lsn(40)), "uncommitted tombstones count");
-    assert_eq!(table.newest_lsn(b"e"), None);
+    assert_eq!(newest_lsn(&table, "b"), Some(Lsn(20)));
+    assert_eq!(newest_lsn(&table, "c"), Some(Lsn(40)), "uncommitted tombstones count");
+    assert_eq!(newest_lsn(&table, "e"), None);
     assert_eq!(table.tombstones(&Horizons::at(Lsn(40))).len(), 1, "one run is below, one above");
     assert_eq!(table.tombstones(&Horizons::at(Lsn::MAX)).len(), 2);
     table.join_ranges(ALL_COMMITTED);

@@ -361,6 +361,26 @@ impl SkipList {
         self.find_from(self.hint(place), place)
     }
 
+    /// The same for the place that a node was reserved for.
+    ///
+    /// # Panics
+    /// If the node was reserved in another list.
+    pub(super) fn find_reserved(&self, reserved: &Reserved, place: Place<'_>) -> Option<Node<'_>> {
+        assert_eq!(reserved.list, self.id, "a node's place is in the list that reserved it");
+        // SAFETY: made by `reserve` of this list. Every node has a level 0, whose link names a node that was before the place
+        // then, and so is now: `publish` has not been called, or there would be no `Reserved`.
+        let mut last = unsafe {
+            self.nodes.node(self.nodes.link(self.nodes.node(reserved.unit), 0).load(Ordering::Relaxed))
+        };
+        for _ in 0..STEPS_MAX {
+            match self.next(last) {
+                Some(follower) if self.is_before(follower, place) => last = follower,
+                found => return found,
+            }
+        }
+        self.find(place)
+    }
+
     /// The same, from where `hint` said.
     #[inline]
     pub(super) fn find_from(&self, hint: Option<Hint>, place: Place<'_>) -> Option<Node<'_>> {

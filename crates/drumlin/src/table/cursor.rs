@@ -37,7 +37,7 @@ use crate::table::walk::Walk;
 /// How a cursor reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CursorOptions {
-    /// Keep the blocks read in the cache. Off for compactions.
+    /// Keep the blocks read in the cache. Off for compactions, whose looks at the cache are not counted either.
     pub fill_cache: bool,
     /// Most bytes read from the file at once when walking; 0 for one block at a time.
     pub readahead_bytes: usize,
@@ -128,6 +128,8 @@ pub struct TableCursor<H: Deref<Target = TableHandle> + Send = Arc<TableHandle>>
     /// The block that a seek under way will look at.
     ahead: Option<Place>,
     buffer: Buffer,
+    /// The current block was looked up of late. Known only without `fill_cache`.
+    in_use: bool,
     window: Window,
     walk: Walk,
     /// Scratch for the key of a block that is left.
@@ -146,6 +148,7 @@ impl<H: Deref<Target = TableHandle> + Send> TableCursor<H> {
             place: Place::default(),
             ahead: None,
             buffer: Buffer::default(),
+            in_use: false,
             window: Window::new(),
             walk: Walk::default(),
             left_key: Vec::new(),
@@ -214,8 +217,18 @@ impl<H: Deref<Target = TableHandle> + Send> TableCursor<H> {
     }
 
     fn load(&mut self, resident: &Resident, place: Place) -> Result<()> {
+        if !self.options.fill_cache {
+            let there = self.table.glance(place);
+            self.in_use = there.as_ref().is_some_and(|&(_, in_use)| in_use);
+            if let Some((block, _)) = there {
+                self.buffer.shared = Some(block);
+                return Ok(());
+            }
+        }
         if self.window.frame(place).is_none() {
-            if let Some(block) = self.table.cached(place) {
+            if self.options.fill_cache
+                && let Some(block) = self.table.cached(place)
+            {
                 self.buffer.shared = Some(block);
                 return Ok(());
             }
@@ -505,5 +518,10 @@ impl<H: Deref<Target = TableHandle> + Send> Cursor for TableCursor<H> {
     fn value(&self) -> &[u8] {
         assert!(self.walk.is_on(), "the cursor is on an entry");
         &self.buffer.bytes()[self.walk.value()]
+    }
+
+    #[inline]
+    fn is_in_use(&self) -> bool {
+        self.in_use
     }
 }

@@ -368,6 +368,26 @@ impl TableHandle {
         self.shelf.cache.get(self.meta.id.0, place.offset, &guard).map(|block| block.share())
     }
 
+    /// The block if it is cached, and whether it was looked up of late; not counted, and no use.
+    pub(super) fn glance(&self, place: Place) -> Option<(SharedBlock, bool)> {
+        let guard: Guard = crossbeam_epoch::pin();
+        let there = self.shelf.cache.glance(self.meta.id.0, place.offset, &guard)?;
+        Some((there.share(), there.is_used()))
+    }
+
+    /// Drops the table's blocks from the cache. O(its blocks), or O(cache) if it is not known where they are.
+    pub(super) fn evict_blocks(&self) {
+        let (cache, table) = (&self.shelf.cache, self.meta.id.0);
+        let resident = self.resident.get();
+        let known = resident.as_ref().filter(|resident| !resident.has_leaves()).and_then(|open| open.root());
+        match known {
+            Some(root) => (0..root.len())
+                .filter_map(|n| root.place(n).ok())
+                .for_each(|place| cache.evict_block(table, place.offset)),
+            None => cache.evict_table(table),
+        }
+    }
+
     /// Keeps a block in the cache; the block, perhaps in another place.
     pub(super) fn keep(&self, place: Place, block: SharedBlock) -> SharedBlock {
         self.shelf.cache.insert(self.meta.id.0, place.offset, block)

@@ -37,6 +37,7 @@ mod shelf;
 mod tombstone_block;
 mod verify;
 mod walk;
+mod warm;
 mod writer;
 
 pub use cursor::{CursorOptions, TableCursor};

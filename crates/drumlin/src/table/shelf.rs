@@ -113,7 +113,7 @@ impl Shelf {
 
     fn bury(&self, tables: Vec<Arc<TableHandle>>) {
         for table in tables {
-            self.cache.evict_table(table.meta().id.0);
+            table.evict_blocks();
             // If this fails, the file is an orphan, which the next open removes.
             let _ = self.fs.remove(table.path());
         }

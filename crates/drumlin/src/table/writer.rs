@@ -12,9 +12,11 @@
 //! properties | footer. Bytes: docs/formats/table.md. Tests: `table/tests/`.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use xxhash_rust::xxh3::Xxh3;
 
+use crate::cache::BlockCache;
 use crate::env::WritableFile;
 use crate::error::{Error, Result};
 use crate::filter::FilterBuilder;
@@ -26,6 +28,7 @@ use crate::table::footer::{FOOTER_BYTES, Footer};
 use crate::table::frame::{Frame, FrameEncoder};
 use crate::table::index::{IndexBuilder, Place, separator};
 use crate::table::properties::{FILTER_CHECK_KEY, Properties};
+use crate::table::warm::Warm;
 use crate::table::{TableId, TableMeta, TableOptions, tombstone_block};
 
 /// Bytes gathered before they are appended to the file.
@@ -79,6 +82,7 @@ pub struct TableWriter {
     out: Output,
     encoder: FrameEncoder,
     block: BlockBuilder,
+    block_entries: u32,
     index: IndexBuilder,
     leaves: Vec<IndexBuilder>,
     leaf_bytes: usize,
@@ -89,6 +93,7 @@ pub struct TableWriter {
     fence_due: Option<u64>,
     contents: TableMeta,
     failed: bool,
+    warm: Option<Warm>,
 }
 
 impl TableWriter {
@@ -111,6 +116,7 @@ impl TableWriter {
             },
             encoder: FrameEncoder::new(options.compression),
             block: BlockBuilder::new(bytewise),
+            block_entries: 0,
             index: IndexBuilder::new(bytewise, 0),
             leaves: Vec::new(),
             leaf_bytes: 0,
@@ -121,7 +127,22 @@ impl TableWriter {
             fence_due: None,
             contents: TableMeta { id, seed: id.0, min_lsn: Lsn::MAX, ..TableMeta::default() },
             failed: false,
+            warm: None,
             options,
+        }
+    }
+
+    /// Blocks that are worth it are kept in `cache`, too.
+    pub fn keep_in(mut self, cache: Arc<BlockCache>) -> TableWriter {
+        self.warm = Some(Warm::new(cache));
+        self
+    }
+
+    /// The next entry comes from a block that was in use.
+    #[inline]
+    pub fn next_is_in_use(&mut self) {
+        if let Some(warm) = &mut self.warm {
+            warm.next_is_in_use();
         }
     }
 
@@ -185,6 +206,7 @@ impl TableWriter {
         contents.max_lsn = contents.max_lsn.max(lsn);
         contents.raw_bytes += (key.len() + value.len()) as u64;
         self.last_lsn = lsn;
+        self.block_entries += 1;
         self.block.add(key, lsn, kind, value);
         if self.block.bytes() >= self.options.block_bytes {
             self.finish_block()?;
@@ -193,8 +215,13 @@ impl TableWriter {
     }
 
     fn finish_block(&mut self) -> Result<()> {
-        let frame = self.encoder.encode(self.block.finish(), self.contents.seed, self.out.offset)?;
+        let block = self.block.finish();
+        let frame = self.encoder.encode(block, self.contents.seed, self.out.offset)?;
         let place = self.out.append_frame(&frame)?;
+        if let Some(warm) = &mut self.warm {
+            warm.written(self.contents.id, place.offset, block, self.block_entries);
+        }
+        self.block_entries = 0;
         self.block.clear(BLOCK_KEEP_BYTES);
         self.fence_due = Some(place.end());
         Ok(())

@@ -196,4 +196,9 @@ impl Cursor for LevelCursor {
     fn value(&self) -> &[u8] {
         self.on().value()
     }
+
+    #[inline]
+    fn is_in_use(&self) -> bool {
+        self.on().is_in_use()
+    }
 }

@@ -195,6 +195,38 @@ fn an_obsolete_table_goes_at_the_first_sweep_after_its_last_holder() {
 }
 
 #[test]
+fn the_blocks_of_an_obsolete_table_leave_the_cache_whether_it_is_open_or_has_leaves() {
+    for (leaves, open) in [(false, true), (false, false), (true, true), (true, false)] {
+        let fs = fs();
+        let mut options = options();
+        if leaves {
+            (options.index_block_bytes, options.index_root_bytes) = (100, 0);
+        }
+        let cache = Arc::new(BlockCache::new(1 << 20));
+        let shelf = Shelf::new(fs.clone(), cache.clone());
+        let table = |id| {
+            let meta = write(&fs, id, &options, &rows(300), Tombstones::EMPTY).expect("writes");
+            let table = TableHandle::new(&shelf, PathBuf::from(DIR), meta, options.clone());
+            (0..300)
+                .for_each(|n| drop(get(&table, format!("key{n:06}").as_bytes(), 1000).expect("readable")));
+            table
+        };
+        let other = table(2);
+        let of_the_other = cache.bytes();
+        let obsolete = table(1);
+        assert!(cache.bytes() >= of_the_other * 2);
+        if !open {
+            obsolete.evict();
+        }
+        obsolete.mark_obsolete();
+        drop(obsolete);
+        assert_eq!(shelf.sweep(), 0);
+        assert_eq!(cache.bytes(), of_the_other, "leaves: {leaves}, open: {open}");
+        drop(other);
+    }
+}
+
+#[test]
 fn a_table_kept_keeps_its_file() {
     let fs = fs();
     let meta = write(&fs, 1, &options(), &rows(3), Tombstones::EMPTY).expect("writes");
@@ -306,4 +338,23 @@ fn threads_read_one_table_while_it_is_evicted() {
             });
         }
     });
+}
+
+/// A store of much memory searches one index block where one of little reads two.
+#[test]
+fn what_an_index_may_take_in_memory_follows_the_budget() {
+    let root_bytes = |memory: usize| options().with_memory(memory).index_root_bytes;
+    assert_eq!([0, 64 << 20, 128 << 20].map(root_bytes), [1 << 20; 3]);
+    assert_eq!([512 << 20, 2 << 30, 64 << 30].map(root_bytes), [4 << 20, 16 << 20, 16 << 20]);
+    // Blocks of one entry with a long fence: some 1.2 MiB of index.
+    let rows: Vec<Row> = (0..4500).map(|n| row(&format!("{n:0300}"), 9, Some(&"v".repeat(500)))).collect();
+    let fs = fs();
+    for (memory, leaves) in [(64 << 20, true), (512 << 20, false)] {
+        let options = options().with_memory(memory);
+        let id = 1 + u64::from(leaves);
+        let meta = write(&fs, id, &options, &rows, Tombstones::EMPTY).expect("writes");
+        let table = open(&fs, &meta, &options, 1 << 20);
+        assert_eq!(table.resident().expect("readable").has_leaves(), leaves, "{memory} bytes");
+        assert!(get(&table, &rows[4321].0, 10).expect("readable").is_some());
+    }
 }
