@@ -488,7 +488,7 @@ fn changed(old: Option<&[u8]>, fresh: &[u8]) -> Vec<u8> {
 
 /// Sleeps until then. Who waits leaves the processor: where there are few, one that looks at the clock instead has used up its
 /// turn when the operation is due, and a thread of the engine has the processor for milliseconds.
-fn wait_until(due: Instant) {
+pub(crate) fn wait_until(due: Instant) {
     loop {
         let left = due.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -499,7 +499,7 @@ fn wait_until(due: Instant) {
 }
 
 /// Lets this thread wake when it asked for it, and not up to 50 µs later together with others.
-fn wake_exactly() {
+pub(crate) fn wake_exactly() {
     // Where it is refused, latencies are so much longer, of all engines.
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
 }

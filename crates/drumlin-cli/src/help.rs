@@ -265,7 +265,7 @@ Each limit is the least that a store cannot do without, with nothing around it; 
 them. Files of --size are written where --db says, or in the system's temporary directory, and removed.
 
 With --json: one object a limit, {\"name\",\"what\",\"threads\",\"figure\",\"unit\",\"failure\"}; the unit is per_second, \
-bytes_per_second or nanoseconds.";
+bytes_per_second, nanoseconds or bits_per_key.";
 
 pub const TOUR: &str = "\
 Example:

@@ -78,21 +78,23 @@ pub const MEASUREMENTS: &[Measurement] = &[
     Measurement {
         name: "peers",
         shows: "all engines beside each other, a million records",
-        minutes: 90,
+        minutes: 30,
         program: Peers,
-        with: "--grid --engines drumlin,rocksdb,leveldb,lmdb,fjall,redb --num 1000000 --memory 512 \
+        with: "--grid --engines drumlin,rocksdb,leveldb,lmdb,fjall,redb --num 1000000 --grid-num 200000 --reads \
+               500000 --memory 512 \
                --benchmarks fillrandom,readrandom,readmissing,seekrandom,readseq,updaterandom",
         runs: THREADS,
-        rounds: 5,
+        rounds: 3,
         drawn: Bars,
         goals: &[],
     },
     Measurement {
         name: "puts-64m",
         shows: "puts, memory component of 64 MiB",
-        minutes: 30,
+        minutes: 10,
         program: Peers,
-        with: "--grid --engines drumlin,rocksdb --num 5000000 --memory 512 --memtable 64 --benchmarks fillrandom",
+        with: "--grid --engines drumlin,rocksdb --num 5000000 --grid-num 1000000 --memory 512 --memtable 64 \
+               --benchmarks fillrandom",
         runs: THREADS,
         rounds: 5,
         drawn: Bars,
@@ -101,9 +103,10 @@ pub const MEASUREMENTS: &[Measurement] = &[
     Measurement {
         name: "puts-1g",
         shows: "puts, memory component of 1 GiB",
-        minutes: 30,
+        minutes: 15,
         program: Peers,
-        with: "--grid --engines drumlin,rocksdb --num 5000000 --memory 4096 --memtable 1024 --benchmarks fillrandom",
+        with: "--grid --engines drumlin,rocksdb --num 5000000 --grid-num 1000000 --memory 4096 --memtable 1024 \
+               --benchmarks fillrandom",
         runs: THREADS,
         rounds: 5,
         drawn: Bars,
@@ -112,18 +115,19 @@ pub const MEASUREMENTS: &[Measurement] = &[
     Measurement {
         name: "sustained",
         shows: "sustained puts, 30 million records, nothing owed at the end",
-        minutes: 75,
+        minutes: 25,
         program: Peers,
-        with: "--grid --engines drumlin,rocksdb --num 30000000 --memory 512 --memtable 64 --benchmarks fillrandom",
+        with: "--grid --engines drumlin,rocksdb --num 30000000 --grid-num 1000000 --memory 512 --memtable 64 \
+               --benchmarks fillrandom",
         runs: &["--threads 2"],
-        rounds: 5,
+        rounds: 3,
         drawn: Bars,
         goals: &[Goal::Times { workload: "fillrandom", engine: ROCKSDB, least: 2.5 }],
     },
     Measurement {
         name: "threads",
         shows: "sustained puts by more threads than there are cores",
-        minutes: 10,
+        minutes: 3,
         program: Bench,
         with: "--num 10000000 --memory 512 --memtable 64 --benchmarks fillrandom",
         runs: &["--threads 2", "--threads 8"],
@@ -134,9 +138,10 @@ pub const MEASUREMENTS: &[Measurement] = &[
     Measurement {
         name: "gets",
         shows: "gets and misses, 5 million records, all in cache",
-        minutes: 60,
+        minutes: 30,
         program: Peers,
-        with: "--grid --engines drumlin,rocksdb,lmdb --num 5000000 --memory 2048 --benchmarks readrandom,readmissing",
+        with: "--grid --engines drumlin,rocksdb,lmdb --num 5000000 --grid-num 1000000 --memory 2048 --benchmarks \
+               readrandom,readmissing",
         runs: THREADS,
         rounds: 5,
         drawn: Bars,
@@ -149,9 +154,10 @@ pub const MEASUREMENTS: &[Measurement] = &[
     Measurement {
         name: "gets-memory",
         shows: "gets, 5 million records, all in the memory component",
-        minutes: 30,
+        minutes: 18,
         program: Peers,
-        with: "--grid --engines drumlin,rocksdb --num 5000000 --memory 6144 --memtable 2048 --benchmarks readrandom",
+        with: "--grid --engines drumlin,rocksdb --num 5000000 --grid-num 1000000 --memory 6144 --memtable 2048 \
+               --benchmarks readrandom",
         runs: THREADS,
         rounds: 5,
         drawn: Bars,
@@ -159,10 +165,11 @@ pub const MEASUREMENTS: &[Measurement] = &[
     },
     Measurement {
         name: "scans",
-        shows: "scans of 10 and of 20 records, 5 million records, all in cache",
-        minutes: 60,
+        shows: "scans of 10 and of 20 records, a million records, all in cache",
+        minutes: 20,
         program: Peers,
-        with: "--grid --engines drumlin,rocksdb,leveldb,lmdb --num 5000000 --reads 1000000 --memory 2048 --benchmarks seekrandom",
+        with: "--grid --engines drumlin,rocksdb,leveldb,lmdb --num 1000000 --grid-num 200000 --reads 300000 --memory \
+               512 --benchmarks seekrandom",
         runs: &[
             "--threads 1 --seek-nexts 10",
             "--threads 1 --seek-nexts 20",
@@ -176,7 +183,7 @@ pub const MEASUREMENTS: &[Measurement] = &[
     Measurement {
         name: "full-scan",
         shows: "all of 5 million records in order, from cache",
-        minutes: 10,
+        minutes: 4,
         program: Bench,
         with: "--num 5000000 --memory 2048 --benchmarks readseq,readreverse",
         runs: THREADS,
@@ -187,9 +194,9 @@ pub const MEASUREMENTS: &[Measurement] = &[
     Measurement {
         name: "rmw",
         shows: "read-modify-write and put-if-absent",
-        minutes: 40,
+        minutes: 15,
         program: Peers,
-        with: "--grid --engines drumlin,rocksdb,rocksdb-txn --num 1000000 --memory 512 --memtable 64 \
+        with: "--grid --engines drumlin,rocksdb,rocksdb-txn --num 1000000 --grid-num 300000 --memory 512 --memtable 64 \
                --benchmarks putifabsent,updaterandom",
         runs: THREADS,
         rounds: 5,
@@ -204,12 +211,12 @@ pub const MEASUREMENTS: &[Measurement] = &[
     Measurement {
         name: "open-loop",
         shows: "puts at 80 % of RocksDB's sustained rate, ten minutes long",
-        minutes: 65,
+        minutes: 21,
         program: Peers,
         with: "--engines drumlin,rocksdb --num 30000000 --memory 512 --memtable 64 --threads 2 --benchmarks fillrandom \
                --setting {best of rocksdb in sustained} --rate {80% of RocksDB in sustained} --duration 600 --writes 1000000000",
         runs: &[""],
-        rounds: 3,
+        rounds: 1,
         drawn: Latencies,
         goals: &[
             Goal::P999 { kind: "put", engine: ROCKSDB, most: 1.0 / 3.0 },
@@ -219,7 +226,7 @@ pub const MEASUREMENTS: &[Measurement] = &[
     Measurement {
         name: "disk",
         shows: "puts that survive a power loss, by one thread and by 16",
-        minutes: 20,
+        minutes: 6,
         program: Peers,
         with: "--grid --engines drumlin,rocksdb --num 1000000 --memory 512 --durability disk --benchmarks fillrandom",
         runs: &["--threads 1 --writes 10000", "--threads 16 --writes 100000"],
@@ -233,7 +240,7 @@ pub const MEASUREMENTS: &[Measurement] = &[
     Measurement {
         name: "open",
         shows: "from opening 10,000 tables to the first get and scan",
-        minutes: 5,
+        minutes: 2,
         program: Bench,
         with: "--num 10000000 --memory 512 --table-size 81920 --benchmarks open --reads 5",
         runs: &[""],
@@ -244,7 +251,7 @@ pub const MEASUREMENTS: &[Measurement] = &[
     Measurement {
         name: "recovery",
         shows: "recovery of a killed store, 1 GiB of log",
-        minutes: 5,
+        minutes: 3,
         program: Bench,
         with: "--num 8000000 --memory 6144 --memtable 2048 --benchmarks recover",
         runs: &[""],
@@ -255,7 +262,7 @@ pub const MEASUREMENTS: &[Measurement] = &[
     Measurement {
         name: "memory",
         shows: "resident memory while everything is done",
-        minutes: 15,
+        minutes: 6,
         program: Bench,
         with: "--num 5000000 --threads 2 \
                --benchmarks fillrandom,overwrite,readrandom,seekrandom,updaterandom,readwhilewriting,mixscan",
@@ -267,12 +274,12 @@ pub const MEASUREMENTS: &[Measurement] = &[
     Measurement {
         name: "mixes",
         shows: "YCSB A to F and the papers' mixes",
-        minutes: 90,
+        minutes: 15,
         program: Peers,
-        with: "--engines drumlin,rocksdb,lmdb --num 2000000 --memory 512 --threads 2 \
+        with: "--engines drumlin,rocksdb,lmdb --num 1000000 --memory 512 --threads 2 \
                --benchmarks ycsba,ycsbb,ycsbc,ycsbd,ycsbe,ycsbf,readhot,mixbalanced,mixscan,mixskewed",
         runs: &[""],
-        rounds: 5,
+        rounds: 3,
         drawn: Bars,
         goals: &[],
     },
@@ -316,7 +323,7 @@ fn scaled(mut words: Vec<String>) -> Vec<String> {
     const PART: u64 = 50;
     for at in 1..words.len() {
         let least = match words[at - 1].as_str() {
-            "--num" | "--reads" | "--writes" | "--duration" | "--memtable" => 1,
+            "--num" | "--grid-num" | "--reads" | "--writes" | "--duration" | "--memtable" => 1,
             "--memory" => 16,
             _ => continue,
         };
@@ -355,8 +362,7 @@ mod tests {
                     while let Some(word) = arguments.next() {
                         match word.as_str() {
                             "--grid" => {}
-                            "--engines" => drop(arguments.next()),
-                            "--setting" => drop(arguments.next()),
+                            "--engines" | "--setting" | "--grid-num" => drop(arguments.next()),
                             word if word.starts_with('{') => words.push("1000".into()),
                             _ => words.push(word),
                         }
@@ -372,8 +378,11 @@ mod tests {
     #[test]
     fn a_quick_run_is_a_fiftieth() {
         let words = |run, quick| named("scans").expect("it is there").arguments(run, quick).join(" ");
-        assert!(words("--threads 2", false).contains("--num 5000000 --reads 1000000 --memory 2048"));
-        assert!(words("--threads 2", true).contains("--num 100000 --reads 20000 --memory 40"));
+        assert!(
+            words("--threads 2", false)
+                .contains("--num 1000000 --grid-num 200000 --reads 300000 --memory 512")
+        );
+        assert!(words("--threads 2", true).contains("--num 20000 --grid-num 4000 --reads 6000 --memory 16"));
         assert!(words("--threads 2", true).ends_with("--threads 2"));
         let open_loop = named("open-loop").expect("it is there").arguments("", false);
         for word in ["{best of rocksdb in sustained}", "{80% of RocksDB in sustained}"] {

@@ -54,7 +54,7 @@ pub struct Options {
     pub log_bytes_max: usize,
     /// Durability of writes that name none. Default [`Durability::Process`].
     pub durability: Durability,
-    /// Threads for flush and compaction. Default 2.
+    /// Threads for flush and compaction, and for reading the log at open. Default 2.
     pub background_threads: usize,
     /// Snapshots forgotten for longer than this are released. Default: never.
     pub snapshot_expiry: Option<Duration>,

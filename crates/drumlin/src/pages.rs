@@ -1,6 +1,7 @@
 //! Large memory, straight from the system: resident is what was used, and nothing after it is given back.
 //!
-//! Place: `memory` gets the chunks of its arenas here, `cache` those of its slabs; `table` and `filter` keep their large buffers in a [`PageVec`].
+//! Place: `memory` gets the chunks of its arenas here, `cache` those of its slabs; `table` and `filter` keep their large buffers
+//! in a [`PageVec`].
 //! What is smaller than [`MAPPED_BYTES`] comes from the global allocator.
 //!
 //! Why not all from the global allocator: what is freed there may stay resident, and a large block that comes back teaches

@@ -135,7 +135,8 @@ fn freeze(operation: Operation, stage: Stage, freezer: &Freezer) {
     };
     let start = Instant::now();
     let (mut puts, mut reads) = (0u32, 0u32);
-    while start.elapsed() < FREEZE {
+    let enough = |puts: u32, reads: u32| reads > 10 && (puts > 500 || operation == DeleteRange);
+    while start.elapsed() < FREEZE || (!enough(puts, reads) && start.elapsed() < PATIENCE) {
         if operation != DeleteRange {
             let key = format!("other-{}", puts % 500);
             keyspace.put(&key, "x").expect("put of another key");
@@ -148,8 +149,7 @@ fn freeze(operation: Operation, stage: Stage, freezer: &Freezer) {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
-    assert!(reads > 10, "{case}: only {reads} reads went through");
-    assert!(puts > 500 || operation == DeleteRange, "{case}: only {puts} puts went through");
+    assert!(enough(puts, reads), "{case}: only {reads} reads and {puts} puts went through");
 
     let in_flight = stage != Before;
     let stats = db.stats();
@@ -170,7 +170,13 @@ fn freeze(operation: Operation, stage: Stage, freezer: &Freezer) {
         assert!(!waits || snapshots.recv_timeout(PATIENCE).is_ok(), "{case}: nothing is in flight");
     } else {
         assert!(waits, "{case}: a linearizable snapshot waits for what is in flight");
+        // Its thread may have had no processor until now.
+        let began = Instant::now();
+        while db.stats().snapshots_waiting == 0 && began.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(5));
+        }
         assert_eq!(db.stats().snapshots_waiting, 1, "{case}: and stats say so");
+        assert!(snapshots.try_recv().is_err(), "{case}: it still waits");
         read("while a snapshot waits");
     }
     freezer.thaw();
@@ -254,7 +260,7 @@ fn puts_go_on_until_memory_is_full_and_resume_when_it_is_not() {
     // Four megabytes of values do not fit in half of four megabytes.
     let start = Instant::now();
     let mut last = (0, Instant::now());
-    while last.1.elapsed() < Duration::from_millis(700) {
+    while last.1.elapsed() < Duration::from_millis(700) || db.stats().stalls == 0 {
         assert!(start.elapsed() < PATIENCE, "memory fills up");
         let entries = db.stats().keyspaces[0].memtable_versions;
         if entries != last.0 {

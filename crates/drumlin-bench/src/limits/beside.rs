@@ -67,6 +67,7 @@ fn seconds(limits: &[Limit], name: &str, threads: u64, record_bytes: f64) -> Opt
         // One sync is enough for all threads that wait.
         Unit::PerSecond if name == "sync" => 1.0 / figure / threads as f64,
         Unit::PerSecond => 1.0 / figure,
+        Unit::BitsPerKey => return None,
     })
 }
 

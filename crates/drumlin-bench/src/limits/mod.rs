@@ -4,16 +4,18 @@
 //!
 //! 1. A limit does the least that a store cannot do without, with nothing around it: no store is faster than that, with
 //!    data far beyond what the processor's caches hold.
-//! 2. Each is measured for the same short time, with one thread and with as many as were asked for where that differs.
+//! 2. Each is measured for the same short time (`scheduler` for longer), with one thread and with as many as were asked for
+//!    where that differs.
 //! 3. A limit that cannot be measured here says why, and the others are measured all the same.
 //!
-//! Parts: `processor`, `memory`, `device` measure; `words` is memory that threads share; `beside` sets figures against limits.
+//! Parts: `processor`, `memory`, `scheduler`, `device` measure; `words` is memory that threads share; `beside` sets figures against limits.
 //! Tests: every limit is measured for a moment.
 
 pub mod beside;
 mod device;
 mod memory;
 mod processor;
+mod scheduler;
 mod words;
 
 use std::borrow::Cow;
@@ -65,6 +67,8 @@ pub enum Unit {
     BytesPerSecond,
     /// Nanoseconds each.
     Nanoseconds,
+    /// Bits for each key.
+    BitsPerKey,
 }
 
 /// A measured limit.
@@ -93,6 +97,7 @@ impl Limit {
                 format!("{} MiB/s", grouped(figure / f64::from(1 << 20)))
             }
             (Some(figure), Unit::Nanoseconds, _) => time(figure),
+            (Some(figure), Unit::BitsPerKey, _) => format!("{figure:.2} bits a key"),
             (None, _, why) => why.clone().unwrap_or_default(),
         }
     }
@@ -109,6 +114,8 @@ impl std::fmt::Display for Limit {
 enum Threads {
     /// One, and as many as were asked for.
     Asked,
+    /// As many as were asked for.
+    All,
     /// So many.
     Exactly(usize),
 }
@@ -134,15 +141,23 @@ const fn measure(
 
 const ONE: Threads = Threads::Exactly(1);
 
-use Threads::{Asked, Exactly};
-use Unit::{BytesPerSecond, Nanoseconds, PerSecond};
+use Threads::{All, Asked, Exactly};
+use Unit::{BitsPerKey, BytesPerSecond, Nanoseconds, PerSecond};
 
 const MEASURES: &[Measure] = &[
     measure("fetch-add", "one counter that all threads raise", PerSecond, Asked, processor::fetch_add),
     measure("checksum", "XXH3 over 4 KiB blocks", BytesPerSecond, Asked, processor::checksum),
     measure("checksum-small", "XXH3 over 128 bytes", PerSecond, Asked, processor::checksum_small),
+    measure("checksum-crc32c", "CRC32C over 4 KiB blocks", BytesPerSecond, Asked, processor::crc32c),
     measure("decompress", "LZ4, blocks of 4 KiB that halve", BytesPerSecond, Asked, processor::decompress),
     measure("sort", "radix sort of random 8-byte keys", PerSecond, ONE, processor::sort),
+    measure(
+        "filter-bits",
+        "least bits of a filter with 1 % wrong answers",
+        BitsPerKey,
+        ONE,
+        processor::filter_bits,
+    ),
     measure("chase", "one cache miss after the other in memory", Nanoseconds, ONE, memory::chase),
     measure("chase-huge", "the same on huge pages", Nanoseconds, ONE, memory::chase_huge),
     measure(
@@ -178,6 +193,14 @@ const MEASURES: &[Measure] = &[
         Exactly(128),
         device::read_direct,
     ),
+    measure(
+        "wake-late",
+        "999 of 1000 wakings beside threads that compute",
+        Nanoseconds,
+        All,
+        scheduler::wake_late,
+    ),
+    measure("wake-latest", "the latest of them", Nanoseconds, All, scheduler::wake_latest),
     measure("write-device", "a file from end to end, synced", BytesPerSecond, ONE, device::write),
     measure("sync", "4 KiB, synced", PerSecond, ONE, device::sync),
 ];
@@ -187,6 +210,7 @@ pub fn run(ground: &Ground, on_limit: &mut dyn FnMut(Limit) -> Result<()>) -> Re
     for measure in MEASURES {
         let (first, more) = match measure.threads {
             Asked => (1, (ground.threads > 1).then_some(ground.threads)),
+            All => (ground.threads, None),
             Exactly(threads) => (threads, None),
         };
         for threads in [first].into_iter().chain(more) {

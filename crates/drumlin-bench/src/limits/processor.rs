@@ -1,4 +1,4 @@
-//! Limits of the processor: a contended counter, checksums, decompression, sorting.
+//! Limits of the processor: a contended counter, checksums, decompression, sorting; and one of theory, of filters.
 //!
 //! Place: named in the table of `limits`.
 
@@ -33,6 +33,20 @@ pub(super) fn checksum(ground: &Ground, threads: usize) -> Result<f64> {
     let blocks =
         rate(threads, ground.time, |_| |seed| _ = black_box(xxh3_64_with_seed(black_box(&block), seed)));
     Ok(blocks * BLOCK_BYTES as f64)
+}
+
+pub(super) fn crc32c(ground: &Ground, threads: usize) -> Result<f64> {
+    let block = block(false);
+    let blocks = rate(threads, ground.time, |_| {
+        |seed| _ = black_box(crc32c::crc32c_append(seed as u32, black_box(&block)))
+    });
+    Ok(blocks * BLOCK_BYTES as f64)
+}
+
+/// By theory alone: whoever tells keys from others with one wrong answer of so many needs log2 of that.
+pub(super) fn filter_bits(_: &Ground, _: usize) -> Result<f64> {
+    const RIGHT_FOR_ONE_WRONG: f64 = 100.0;
+    Ok(RIGHT_FOR_ONE_WRONG.log2())
 }
 
 pub(super) fn checksum_small(ground: &Ground, threads: usize) -> Result<f64> {

@@ -1,7 +1,7 @@
 //! The block cache: decoded table blocks, read without a lock, evicted by CLOCK.
 //!
 //! Place: one per store, shared by every table; `table` looks blocks up by (table, offset) and
-//! inserts what it had to read.
+//! inserts what it had to read, and some of what it wrote.
 //!
 //! Invariants:
 //! 1. A returned block is the one inserted under that (table, offset).
@@ -24,8 +24,8 @@
 //! Layout in memory: a shard is an array of buckets, one cache line of eight pointers each; the pointers' low six bits
 //! hold a part of the hash. What they point to is a block: a head of 32 bytes, then the block's own (`block`). So a
 //! look-up reads the line of a bucket, and one that has both the name to compare and the block's beginning.
-//! The array doubles when half full. A new block's reference bit is clear: a block
-//! read once by a scan goes before a block that was asked for twice.
+//! The array doubles when half full. A new block's reference bit is clear, unless it takes the
+//! place of blocks in use: a block read once by a scan goes before a block that was asked for twice.
 //! From [`SLAB_BYTES`] of capacity on, `insert` copies a block into a run of a slab's chunk, in a huge page (`slab`): a
 //! small cache's blocks, and those too large for a run, lie where they were read. Slabs are chosen by hash; where one has
 //! no run for a block, the block is not kept, and some others are evicted for the next.
@@ -151,7 +151,7 @@ impl BlockCache {
 
     /// Keeps `block` as the one of `table` at `offset`, evicting others to make room; the block, perhaps in another place.
     /// One that would fill more than half of the cache is not kept; one already there stays.
-    /// O(bytes + evicted), under the shard's mutex.
+    /// O(bytes + evicted); linked under the shard's mutex.
     pub fn insert(&self, table: u64, offset: u64, mut block: SharedBlock) -> SharedBlock {
         let hash = hash(table, offset);
         let slab = self.slab(hash, block.len());
@@ -238,7 +238,14 @@ impl BlockCache {
 
     /// Drops every block of `table`. O(cache).
     pub fn evict_table(&self, table: u64) {
-        self.evict_if(&|block| block.head().identity().0 == table);
+        self.evict_tables(&[table]);
+    }
+
+    /// Drops every block of these tables, in one walk. O(cache).
+    pub fn evict_tables(&self, tables: &[u64]) {
+        if !tables.is_empty() && self.bytes() > 0 {
+            self.evict_if(&|block| tables.contains(&block.head().identity().0));
+        }
     }
 
     fn evict_if(&self, meant: &dyn Fn(&BlockRef<'_>) -> bool) {

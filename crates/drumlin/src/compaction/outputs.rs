@@ -4,7 +4,8 @@
 //!
 //! Invariants:
 //! 1. A file bears its temporary name until it is whole and synced.
-//! 2. Outputs that are dropped without [`Outputs::keep`] take their files with them, also in a panic, and their blocks from the cache.
+//! 2. Outputs that are dropped without [`Outputs::keep`] take their files with them, also in a panic, and their blocks
+//!    from the cache.
 //! 3. An output is cut between two user keys; range tombstones are cut at the same place, so that outputs do not overlap.
 //! 4. A value is copied once: from the input's block to the output's.
 //!
@@ -68,7 +69,7 @@ pub(super) struct Outputs {
     /// Every file made so far that may exist.
     files: Vec<PathBuf>,
     /// Every table begun so far.
-    ids: Vec<TableId>,
+    ids: Vec<u64>,
     tables: Vec<TableMeta>,
     entries_read: u64,
     buffers: Charge,
@@ -204,7 +205,7 @@ impl Outputs {
         let path = self.dir.join(temporary_name(id));
         self.files.push(path.clone());
         let file = self.context.env.fs.create(&path)?;
-        self.ids.push(id);
+        self.ids.push(id.0);
         let writer = TableWriter::new(file, path.clone(), id, self.context.table_options.clone());
         let writer = writer.keep_in(Arc::clone(self.context.shelf.cache()));
         Ok(Open { id, path, writer, told_bytes: 0 })
@@ -267,7 +268,7 @@ impl Drop for Outputs {
             // One of the two names of each file is missing; and what cannot be removed is an orphan.
             let _ = self.context.env.fs.remove(file);
         }
-        self.ids.iter().for_each(|id| self.context.shelf.cache().evict_table(id.0));
+        self.context.shelf.cache().evict_tables(&self.ids);
     }
 }
 

@@ -9,7 +9,8 @@
 //! 1. The pieces taken are those from the first on, without a gap: what is loaded is the log up to a place between two
 //!    records, and that is where the next loading begins.
 //! 2. Nothing is taken once a memtable has outgrown its limit, or all of them together theirs. Beyond it goes one piece for
-//!    each thread, at most; and a loading takes one piece at least.
+//!    each thread, at most, and what is made at the end: guide and filters, some 24 bytes a version. A loading takes one
+//!    piece at least.
 //! 3. Of several failures the one is told that comes first in the log.
 //!
 //! Concurrency: pieces are taken, and what became of them is left, under one lock; else threads share the arenas only.

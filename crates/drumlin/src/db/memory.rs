@@ -109,7 +109,7 @@ impl Memory {
         }
     }
 
-    /// An empty memtable on the account.
+    /// An empty memtable on the account of the pool.
     pub fn memtable(&self, comparator: &ComparatorRef, hasher: KeyHasher) -> MemTable {
         MemTable::charged(comparator.clone(), hasher, self.memtables.clone())
     }

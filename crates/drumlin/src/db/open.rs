@@ -51,7 +51,7 @@ use super::superversion::SuperVersion;
 
 /// The log's directory within the store's.
 pub(crate) const LOG_DIRECTORY: &str = "log";
-const LOCK_FILE: &str = "LOCK";
+pub(super) const LOCK_FILE: &str = "LOCK";
 
 /// Opens (or makes) the store in `directory`.
 pub(crate) fn open(env: Env, directory: &Path, options: Options) -> Result<Arc<Store>> {
@@ -94,7 +94,7 @@ pub(crate) fn open(env: Env, directory: &Path, options: Options) -> Result<Arc<S
     } else {
         begin(&store, &mut replay, &log_directory, first_segment)
             .and_then(|()| store.start_workers())
-            .map_err(|why| abandon(&store, &replay, &log_directory, shortage, why))?;
+            .map_err(|why| abandon(&store, &mut replay, &log_directory, shortage, why))?;
     }
     Ok(store)
 }
@@ -144,11 +144,13 @@ fn next_session(
 /// Closes a store that could not be opened, and tells why.
 fn abandon(
     store: &Store,
-    replay: &Replay<'_>,
+    replay: &mut Replay<'_>,
     log_directory: &Path,
     shortage: Shortage,
     why: Error,
 ) -> Error {
+    // While others are kept out: what this could not make durable, they must not trust.
+    replay.end_sync();
     if why.is_no_space() && store.log.get().is_none() {
         // What was written for nothing; the next open removes what stays.
         if replay.checked {

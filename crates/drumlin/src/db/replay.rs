@@ -128,6 +128,11 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
+    /// Waits for the end of what [`Replay::begin_sync`] began.
+    pub fn end_sync(&mut self) {
+        self.syncing = None;
+    }
+
     /// Applies what the log holds.
     pub fn run(&mut self) -> Result<()> {
         let (pieces, mut next) = (self.recovered.pieces(), 0);

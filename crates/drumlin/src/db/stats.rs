@@ -68,7 +68,7 @@ pub struct Stats {
     pub memtable_spare_bytes: u64,
     /// Bytes held for cached blocks: the memory that they lie in, free parts of it and evicted ones included.
     pub cache_bytes: u64,
-    /// Reads of blocks since open that found them in the cache.
+    /// Reads of blocks since open that found them in the cache; those of flushes and compactions are not counted.
     pub cache_hits: u64,
     /// Those that did not.
     pub cache_misses: u64,

@@ -10,7 +10,8 @@
 //! 4. the record is copied into the log (`copy_to_log`);
 //! 5. the gate: no version shows above a linearizable snapshot that still waits (`InFlight::gate`);
 //! 6. the version is published in the generation its LSN belongs to (`MemTable::publish`);
-//! 7. the slot is cleared (`InFlight::commit`), the key unlocked; `Disk` then waits for the log (`Store::acknowledge`).
+//! 7. the slot is cleared (`InFlight::commit`), the key unlocked, the guide told; `Disk` then waits for the log
+//!    (`Store::acknowledge`).
 //!
 //! Invariants shown here:
 //! - **I1**: draw and publish under the key's lock; the record is whole in the log before step 6.
@@ -271,6 +272,7 @@ pub(crate) fn commit_batch(store: &Store, operations: &[Operation], options: Wri
     copy_to_log(store, logged, &batch, &record)?;
     let (lsn, slot) = (batch.lsn(), Some(batch.slot_index()));
     let mut grown: Vec<Arc<Generation>> = Vec::new();
+    let mut untold = Vec::with_capacity(operations.len());
     for operation in operations {
         let generation = operation.keyspace.current.load(&guard).generation_of(lsn);
         store.note_growth(&operation.keyspace, generation);
@@ -282,9 +284,9 @@ pub(crate) fn commit_batch(store: &Store, operations: &[Operation], options: Wri
                 grown.push(Arc::clone(generation));
             }
         } else {
+            // Under the locks, unlike that of a single write: before, nobody could say in which generation.
             let node = memtable.reserve(&operation.key, operation.kind, &operation.value);
-            let published = memtable.publish(node, lsn, slot);
-            memtable.tell_guide(&published);
+            untold.push((memtable, memtable.publish(node, lsn, slot)));
         }
         failpoint::hit("batch::part");
     }
@@ -292,6 +294,8 @@ pub(crate) fn commit_batch(store: &Store, operations: &[Operation], options: Wri
     let end = batch.end();
     batch.commit();
     drop(held);
+    untold.iter().for_each(|(memtable, published)| memtable.tell_guide(published));
+    drop(untold);
     drop(guard);
     let slots = store.sequencer.slots();
     for generation in grown {

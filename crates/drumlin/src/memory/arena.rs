@@ -13,9 +13,10 @@
 //! 1. No two allocations overlap, and none crosses the end of its chunk.
 //! 2. A chunk, once installed, never moves and lives as long as the arena.
 //! 3. `bytes()` is what has been handed out, unfinished blocks counted whole; it never falls. It is charged to the
-//!    arena's account until the arena is dropped.
+//!    pool's account until the arena is dropped.
 //! 4. Pages of a chunk that were not handed out are not resident, whatever the allocator used them for before, but for
-//!    chunks of the pool, where they count as residue. A chunk that is used up is the pool's again, any other the system's.
+//!    chunks of the pool, where they count as residue. A large chunk that is used up, or came from the pool, is the pool's
+//!    again, any other the system's.
 //!
 //! Concurrency: any thread may allocate. Each draws from the block of its shard (a padded line
 //! that is as good as its own); a shard whose block is used up draws the next from the central
@@ -265,6 +266,7 @@ impl Arena {
         }
         self.central.large_bytes.fetch_add(layout.size() as u64, Ordering::Relaxed);
         self.pool.account().add(layout.size());
+        self.pool.make_room();
         copy
     }
 
@@ -551,6 +553,25 @@ mod tests {
         assert_eq!((pool.bytes(), pool.spare_bytes()), (third.bytes(), 0));
         drop(third);
         assert_eq!(pool.spare_bytes(), 6 * MIB);
+    }
+
+    /// Regression: chunks that were idle stayed beside values of their own memory, by half of the share.
+    #[test]
+    fn large_values_take_the_place_of_idle_chunks() {
+        const MIB: usize = 1 << 20;
+        let pool = Arc::new(Pool::new(16 * MIB));
+        let arena = Arena::with_shards(1, Arc::clone(&pool));
+        while arena.bytes() < 15 * MIB {
+            arena.allocate(plain(50));
+        }
+        drop(arena);
+        assert!(pool.spare_bytes() >= 6 * MIB, "{}", pool.spare_bytes());
+        let arena = Arena::with_shards(1, Arc::clone(&pool));
+        let value = vec![7; 2 * MIB - 100];
+        for _ in 0..7 {
+            arena.allocate_large(&value);
+            assert!(pool.bytes() + pool.spare_bytes() <= 16 * MIB, "{} idle", pool.spare_bytes());
+        }
     }
 
     #[test]

@@ -8,7 +8,8 @@
 //! 2. It shows versions of batches that are not committed; who reads at a bound filters them by it.
 //!
 //! Concurrency: a cursor belongs to one thread at a time; any number of cursors and inserts may run.
-//! A step forward follows one link, and starts to load the node behind. A step back uses the path of the last search: the predecessors
+//! A step forward follows one link, and starts to load the node behind. A step back uses the path of the last search: the
+//! predecessors
 //! on each level, of which only those at the node left behind are searched again, O(1) on average.
 //!
 //! Origin: cLSM §3.2 (weakly consistent iterators). Tests: `skiplist_tests`, `loom_tests`.

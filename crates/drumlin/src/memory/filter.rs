@@ -11,11 +11,11 @@
 //! 2. A bit that is set stays set, and an array that is there stays there and keeps its place.
 //!
 //! Concurrency: bits are set and read Relaxed. Whoever sees a version, or knows of it, does so by its publication (Release),
-//! before which the bits were set by the same thread: so it sees them too. Who does not see them might as well have come
+//! before which the same thread set the bits, or saw them set: so it sees them too. Who does not see them might as well have come
 //! before the write. Arrays are published by their `OnceLock`, before any bit is set in them; two threads that add one at once
 //! keep one. `added` is a hint.
 //!
-//! Complexity: O(log keys), but only the last array is in no cache: a miss, mostly. 2 to 17 bytes a key, fewer than 3 if it
+//! Complexity: O(log keys), but only the last array is in no cache: a miss, mostly. 2 to 17 bytes a key, 4 at most if it
 //! was known how many there are.
 //! Origin: sLSM §2.3 (a Bloom filter for each run in memory); Putze et al., *Cache-, Hash- and Space-Efficient Bloom Filters*;
 //! arrays that follow one another are as in Almeida et al., *Scalable Bloom Filters*.
@@ -117,9 +117,10 @@ impl KeyFilter {
     /// Adds keys where nobody else knows the filter: without an atomic operation, which would wait for the one before.
     /// There are `count` or fewer.
     pub(super) fn add_all(&self, hashes: impl Iterator<Item = u64>, count: usize) {
-        let words = (count as u64).div_ceil(KEYS_PER_WORD).next_power_of_two() as usize;
+        let all = self.added.load(Ordering::Relaxed) * COUNTED_OF + count as u64;
+        let words = all.div_ceil(KEYS_PER_WORD).next_power_of_two() as usize;
         if self.there().map(|array| array.words.len()).sum::<usize>() < words {
-            self.grow(words);
+            self.grow(self.there().count(), words);
         }
         let Some(last) = self.there().last() else { return };
         let mut counted = 0;
@@ -137,19 +138,22 @@ impl KeyFilter {
     fn count(&self, hash: u64) {
         if is_counted(hash) {
             let added = self.added.fetch_add(1, Ordering::Relaxed) + 1;
-            let words: usize = self.there().map(|array| array.words.len()).sum();
-            if added * COUNTED_OF >= words as u64 * KEYS_PER_WORD
-                && let Some(last) = self.there().last()
-            {
-                self.grow(last.words.len() * GROWTH);
+            // One walk: others may add an array meanwhile, and two are not to follow from one that was seen.
+            let (mut there, mut words, mut last) = (0, 0, 0);
+            for array in self.there() {
+                last = array.words.len();
+                (there, words) = (there + 1, words + last);
+            }
+            if added * COUNTED_OF >= words as u64 * KEYS_PER_WORD {
+                self.grow(there, last * GROWTH);
             }
         }
     }
 
-    /// Adds an array, if there is room for it.
+    /// Adds the array behind the first `there`, if there is room for it.
     #[cold]
-    fn grow(&self, words: usize) {
-        if let Some(next) = self.arrays.get(self.there().count()) {
+    fn grow(&self, there: usize, words: usize) {
+        if let Some(next) = self.arrays.get(there) {
             // Whoever comes second drops his.
             let _ = next.set(Array::new(words, &self.account));
         }
@@ -232,6 +236,15 @@ mod tests {
             filter.add_all((0..1u64 << 14).map(|n| hasher.hash(&n.to_le_bytes())), 1 << 14);
             assert_eq!(filter.there().count(), 2, "seed {seed}");
         }
+    }
+
+    /// Regression: of two threads that found an array full, the second looked where the first had added one already.
+    #[test]
+    fn two_who_found_the_same_array_full_add_one() {
+        let filter = KeyFilter::new(Arc::default());
+        filter.grow(1, FIRST * GROWTH);
+        filter.grow(1, FIRST * GROWTH);
+        assert_eq!(filter.there().count(), 2);
     }
 
     #[test]

@@ -9,8 +9,8 @@
 //! Invariants:
 //! 1. A chunk is here or in one arena. Here it is resident as a whole, and so it is where it came from here.
 //! 2. `idle` is the bytes of the chunks here; `residue` those of chunks that came from here and were not handed out yet.
-//! 3. Chunks are kept, and taken, only while everything that memtables hold, with `idle` and `residue`, is within their
-//!    share, and `idle` within half of it; when it comes to be more, chunks go back to the system.
+//! 3. Chunks are kept only while everything that memtables hold, with `idle` and `residue`, is within their share, and `idle`
+//!    within half of it, and taken up to three quarters of it; beyond that they go back to the system.
 //!
 //! Concurrency: sums are Relaxed, as in `budget`; chunks are under a lock that is held for a push or a pop, asked for once per
 //! chunk of 2 MiB or more.

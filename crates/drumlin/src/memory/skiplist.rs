@@ -82,11 +82,7 @@ pub struct Reserved {
 
 /// A node that is in the list, and that its guide may be told of.
 #[derive(Debug)]
-pub struct Published {
-    list: u64,
-    unit: u32,
-    leaf: u32,
-}
+pub struct Published(Reserved);
 
 /// A place in the internal order: after the versions of smaller keys and after the versions of
 /// `key` that have an LSN of `newer_from` or more.
@@ -254,7 +250,7 @@ impl SkipList {
         // the node, and nobody else knows it. Test: loom_a_found_version_is_whole.
         unsafe { self.nodes.set_version(node, lsn, batch) };
         self.link_in(node);
-        Published { list: self.id, unit: reserved.unit, leaf: reserved.leaf }
+        Published(reserved)
     }
 
     /// Puts a node into the list that has its version and remembers its place.
@@ -269,7 +265,7 @@ impl SkipList {
     }
 
     /// Tells the guide of a node. O(1), but for a division of O(log n) now and then; may allocate.
-    pub(super) fn tell_guide(&self, published: &Published) {
+    pub(super) fn tell_guide(&self, Published(published): &Published) {
         assert_eq!(published.list, self.id, "the guide of a list is told of its own nodes");
         // SAFETY: published in this list.
         self.add_to_guide(unsafe { self.nodes.node(published.unit) }, published.leaf);
@@ -470,7 +466,7 @@ impl SkipList {
     }
 
     /// About how many versions, and how many of them deletes, lie from `from` on and before `to`; and whether that is
-    /// exact. Counts along the highest level that has enough of them, so the cost is O(log n).
+    /// exact. Counts along the highest level that has enough of them: O(log n), and some thousands of steps at most.
     pub(super) fn count(&self, from: Option<Place<'_>>, to: Option<Place<'_>>) -> (u64, u64, bool) {
         let mut level = self.height.load(Ordering::Relaxed) - 1;
         loop {

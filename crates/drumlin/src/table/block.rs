@@ -118,6 +118,11 @@ impl BlockBuilder {
         block_bytes(self.bytewise, self.entries.len() + 1, self.prefix_with(key), whole_bytes)
     }
 
+    /// Entries that it holds.
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
     /// True if it holds no entry.
     pub(super) fn is_empty(&self) -> bool {
         self.entries.is_empty()

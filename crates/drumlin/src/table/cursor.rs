@@ -12,8 +12,8 @@
 //! were read from the file, the next read takes four times as much as the last, up to
 //! `readahead_bytes`; a seek elsewhere starts small again.
 //!
-//! What is cached is waited for as little as can be: a step over the end of a block starts to load the next block's first
-//! lines, the cache's entry of the one behind it, and the bucket of a third; and a seek does so in stages (`iter::Cursor`).
+//! What is cached is waited for as little as can be: a step over the end of a block starts to load the first lines of the
+//! next, and the cache's bucket of the one behind it; and a seek does so in stages (`iter::Cursor`).
 //!
 //! Concurrency: one thread at a time; `Send`. Tests: `table/tests/`.
 
@@ -173,11 +173,12 @@ impl<H: Deref<Target = TableHandle> + Send> TableCursor<H> {
         }
         self.leaf = None;
         let place = root.place(n).map_err(resident.malformed(root_place(resident)))?;
-        // The look is counted like that for a data block.
-        let cached = self.table.cached(place);
-        self.leaf = Some(match cached {
-            Some(leaf) => leaf,
-            None => self.table.leaf(resident, place)?,
+        self.leaf = Some(match self.options.fill_cache {
+            true => self.table.leaf(resident, place)?,
+            false => match self.table.glance(place) {
+                Some((leaf, _)) => leaf,
+                None => resident.read_leaf(place, self.table.options())?,
+            },
         });
         self.leaf_at = n;
         Ok(())

@@ -34,7 +34,7 @@ pub(super) const TRAILER_BYTES: usize = 9;
 pub(super) const BLOCK_BYTES_MAX: usize = 1 << 30;
 /// Blocks beyond this are compressed only if their first part shrinks.
 const PROBE_BYTES: usize = 64 << 10;
-/// After so many blocks in a row that did not shrink, compression is tried for one of 2, 4, ... of the next only,
+/// If more blocks in a row than these did not shrink, compression is tried for one of 2, 4, ... of the next only,
 const FAILURES_IN_A_ROW: u32 = 4;
 /// and for one of so many at least: what then does compress is stored as it is for 15 blocks at most.
 const TRIED_OF_MAX: u32 = 16;
@@ -96,6 +96,11 @@ impl FrameEncoder {
         let compression = self.compress(block)?;
         let body = if compression == RAW { block } else { &self.scratch };
         Ok(frame(body, compression, seed, offset))
+    }
+
+    /// What comes now is of another kind than what did not shrink.
+    pub(super) fn begin_other(&mut self) {
+        (self.failures, self.pass) = (0, 0);
     }
 
     /// The frame of `block` as it is.

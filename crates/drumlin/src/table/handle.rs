@@ -393,9 +393,12 @@ impl TableHandle {
         self.shelf.cache.insert(self.meta.id.0, place.offset, block)
     }
 
-    /// An index block from the cache or the file.
+    /// An index block from the cache or the file; the look is counted like that for a data block.
     pub(super) fn leaf(&self, resident: &Resident, place: Place) -> Result<SharedBlock> {
-        self.fetch(resident, place, Role::Leaf)
+        match self.cached(place) {
+            Some(leaf) => Ok(leaf),
+            None => self.fetch(resident, place, Role::Leaf),
+        }
     }
 
     /// A block from the cache or the file, after a look that was counted.

@@ -5,7 +5,7 @@
 //! What is written anew is new to the cache: without this a merge makes everything cold that it touches, and so the more
 //! often is read from files the more is written. A block is kept as one in use if most of its entries lay in blocks in use
 //! (`Cursor::is_in_use`); another one if there is room. Neither while nobody reads: then keeping it is work for nothing.
-//! Whether somebody reads is told by the looks at the cache: about one for each block written, or more.
+//! Whether somebody reads is told by the looks at the cache: about one for each block that a writer writes, or more.
 //!
 //! What it is worth: docs/design/speed.md. Concurrency: one thread. Tests: below, tests of `compaction`.
 
@@ -20,8 +20,9 @@ const BLOCKS_A_COUNT: u64 = 64;
 /// See the module.
 pub(super) struct Warm {
     cache: Arc<BlockCache>,
+    table: TableId,
     /// Entries of the current block that lay in blocks in use.
-    in_use: u32,
+    in_use: usize,
     /// Blocks until looks are counted next.
     left: u64,
     /// What they were.
@@ -29,9 +30,9 @@ pub(super) struct Warm {
 }
 
 impl Warm {
-    pub(super) fn new(cache: Arc<BlockCache>) -> Warm {
+    pub(super) fn new(cache: Arc<BlockCache>, table: TableId) -> Warm {
         let looks = cache.looks();
-        Warm { cache, in_use: 0, left: BLOCKS_A_COUNT, looks }
+        Warm { cache, table, in_use: 0, left: BLOCKS_A_COUNT, looks }
     }
 
     /// The next entry lay in a block in use.
@@ -41,7 +42,7 @@ impl Warm {
     }
 
     /// A block of so many entries was written.
-    pub(super) fn written(&mut self, table: TableId, offset: u64, block: &[u8], entries: u32) {
+    pub(super) fn written(&mut self, offset: u64, block: &[u8], entries: usize) {
         let in_use = std::mem::take(&mut self.in_use);
         if self.left == 0 {
             let looks = self.cache.looks();
@@ -50,7 +51,7 @@ impl Warm {
         }
         self.left -= 1;
         if self.cache.is_read() {
-            self.cache.keep_written(table.0, offset, block, in_use > entries / 2);
+            self.cache.keep_written(self.table.0, offset, block, in_use > entries / 2);
         }
     }
 }
@@ -62,11 +63,11 @@ mod tests {
     /// The numbers of the blocks kept of 300 with ten entries each, so many of them from blocks in use, and whether they
     /// count as such, while `reads` looks at the cache come before each block.
     fn kept(cache: &Arc<BlockCache>, reads: u64, in_use: impl Fn(u64) -> u32) -> Vec<(u64, bool)> {
-        let mut warm = Warm::new(Arc::clone(cache));
+        let mut warm = Warm::new(Arc::clone(cache), TableId(1));
         for n in 0..300 {
             (0..reads).for_each(|_| drop(cache.get(9, 9, &crossbeam_epoch::pin())));
             (0..in_use(n)).for_each(|_| warm.next_is_in_use());
-            warm.written(TableId(1), n * 100, &[n as u8; 100], 10);
+            warm.written(n * 100, &[n as u8; 100], 10);
         }
         let there = |n: u64| Some((n, cache.glance(1, n * 100, &crossbeam_epoch::pin())?.is_used()));
         (0..300).filter_map(there).collect()

@@ -82,7 +82,6 @@ pub struct TableWriter {
     out: Output,
     encoder: FrameEncoder,
     block: BlockBuilder,
-    block_entries: u32,
     index: IndexBuilder,
     leaves: Vec<IndexBuilder>,
     leaf_bytes: usize,
@@ -94,6 +93,8 @@ pub struct TableWriter {
     contents: TableMeta,
     failed: bool,
     warm: Option<Warm>,
+    /// The next entry lay in a block in use.
+    next_is_in_use: bool,
 }
 
 impl TableWriter {
@@ -116,7 +117,6 @@ impl TableWriter {
             },
             encoder: FrameEncoder::new(options.compression),
             block: BlockBuilder::new(bytewise),
-            block_entries: 0,
             index: IndexBuilder::new(bytewise, 0),
             leaves: Vec::new(),
             leaf_bytes: 0,
@@ -128,22 +128,21 @@ impl TableWriter {
             contents: TableMeta { id, seed: id.0, min_lsn: Lsn::MAX, ..TableMeta::default() },
             failed: false,
             warm: None,
+            next_is_in_use: false,
             options,
         }
     }
 
     /// Blocks that are worth it are kept in `cache`, too.
     pub fn keep_in(mut self, cache: Arc<BlockCache>) -> TableWriter {
-        self.warm = Some(Warm::new(cache));
+        self.warm = Some(Warm::new(cache, self.contents.id));
         self
     }
 
     /// The next entry comes from a block that was in use.
     #[inline]
     pub fn next_is_in_use(&mut self) {
-        if let Some(warm) = &mut self.warm {
-            warm.next_is_in_use();
-        }
+        self.next_is_in_use = true;
     }
 
     /// Bytes that the writer holds in memory, about.
@@ -193,6 +192,12 @@ impl TableWriter {
             self.finish_block()?;
         }
         self.write_due_fence(Some(key));
+        // Behind the end of a block that it does not belong to.
+        if std::mem::take(&mut self.next_is_in_use)
+            && let Some(warm) = &mut self.warm
+        {
+            warm.next_is_in_use();
+        }
         if new_key && let Some(filter) = &mut self.filter {
             filter.add_hash(self.options.hasher.hash(key));
         }
@@ -206,7 +211,6 @@ impl TableWriter {
         contents.max_lsn = contents.max_lsn.max(lsn);
         contents.raw_bytes += (key.len() + value.len()) as u64;
         self.last_lsn = lsn;
-        self.block_entries += 1;
         self.block.add(key, lsn, kind, value);
         if self.block.bytes() >= self.options.block_bytes {
             self.finish_block()?;
@@ -215,13 +219,13 @@ impl TableWriter {
     }
 
     fn finish_block(&mut self) -> Result<()> {
+        let entries = self.block.len();
         let block = self.block.finish();
         let frame = self.encoder.encode(block, self.contents.seed, self.out.offset)?;
         let place = self.out.append_frame(&frame)?;
         if let Some(warm) = &mut self.warm {
-            warm.written(self.contents.id, place.offset, block, self.block_entries);
+            warm.written(place.offset, block, entries);
         }
-        self.block_entries = 0;
         self.block.clear(BLOCK_KEEP_BYTES);
         self.fence_due = Some(place.end());
         Ok(())
@@ -277,6 +281,7 @@ impl TableWriter {
             ..Properties::default()
         };
         let seed = self.contents.seed;
+        self.encoder.begin_other();
         if !self.tombstones.is_empty() {
             let block = tombstone_block::encode(&self.tombstones);
             let frame = self.encoder.encode(&block, seed, self.out.offset)?;

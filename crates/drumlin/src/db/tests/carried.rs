@@ -5,11 +5,14 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
+use super::killed::is_of_a_table;
 use super::workload::{STORE, options, read_all};
-use crate::db::open::LOG_DIRECTORY;
-use crate::env::{Call, Env, MemFs, Operation};
-use crate::error::Result;
+use crate::db::open::{LOCK_FILE, LOG_DIRECTORY};
+use crate::env::{Call, Env, FileSystem, MemFs, Operation, Spawner, Thread};
+use crate::error::{Error, Result};
 use crate::options::{Durability, KeyspaceOptions, Options, WriteOptions};
 use crate::sync::Mutex;
 use crate::{Db, Keyspace};
@@ -237,4 +240,52 @@ fn a_closed_store_of_many_sessions_is_flushed_and_one_of_many_segments_is_not() 
     }
     assert!(files(&fs, "tbl") > 0, "each session has a file");
     assert!(contents(&open_as(&fs, wide).expect("opens")) == wanted);
+}
+
+/// Threads as the system has them, but that the one which makes the log durable begins late; and whether there is one,
+/// and whether it has ended.
+struct LateSync(Arc<dyn Spawner>, Arc<[AtomicBool; 2]>);
+
+impl Spawner for LateSync {
+    fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> Result<Box<dyn Thread>> {
+        if name != "drumlin-sync" {
+            return self.0.spawn(name, body);
+        }
+        self.1[0].store(true, Ordering::SeqCst);
+        let state = Arc::clone(&self.1);
+        let late = move || {
+            std::thread::sleep(Duration::from_millis(700));
+            body();
+            state[1].store(true, Ordering::SeqCst);
+        };
+        self.0.spawn(name, Box::new(late))
+    }
+}
+
+/// Regression: an open that failed gave the store free while its log was still being synced. Whoever opened it then trusted
+/// a sync that came behind one that had failed.
+#[test]
+fn an_open_that_fails_keeps_others_out_until_its_sync_has_ended() {
+    let (dead, _) = dead_after(4000, &KeyspaceOptions::default(), &roomy());
+    let state = Arc::<[AtomicBool; 2]>::default();
+    let [there, ended] = &*state;
+    let env = Env::with_fs(dead.clone());
+    let env = Env { spawner: Arc::new(LateSync(env.spawner.clone(), state.clone())), ..env };
+    dead.set_fault_hook(Some(Box::new(|call| {
+        (call.operation == Operation::Create && is_of_a_table(call)).then_some(ErrorKind::Other)
+    })));
+    let tight = Options { log_bytes_max: roomy().log_bytes_max, ..options() };
+    std::thread::scope(|scope| {
+        let failing = scope.spawn(|| Db::open_with(env, STORE, tight));
+        // Somebody who waits until it is free.
+        let lock = Path::new(STORE).join(LOCK_FILE);
+        let began = Instant::now();
+        let in_time = || began.elapsed() < Duration::from_secs(60);
+        while in_time() && (!there.load(Ordering::SeqCst) || dead.lock(&lock, true).is_err()) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(in_time() && ended.load(Ordering::SeqCst), "it was free before the sync had ended");
+        let opened = failing.join().expect("no panic");
+        assert!(matches!(opened, Err(Error::Io { .. })), "{opened:?}");
+    });
 }

@@ -358,3 +358,37 @@ fn what_an_index_may_take_in_memory_follows_the_budget() {
         assert!(get(&table, &rows[4321].0, 10).expect("readable").is_some());
     }
 }
+
+#[test]
+fn blocks_count_as_in_use_by_their_own_entries() {
+    let (fs, cache) = (fs(), Arc::new(BlockCache::new(1 << 20)));
+    cache.set_is_read(true);
+    let path = Path::new(DIR).join(temporary_name(TableId(1)));
+    let file = fs.create(&path).expect("creates");
+    let mut writer = TableWriter::new(file, path, TableId(1), options()).keep_in(cache.clone());
+    // An entry a block, every second one in use.
+    for n in 0..40u64 {
+        if n % 2 == 0 {
+            writer.next_is_in_use();
+        }
+        writer.add(format!("{n:04}").as_bytes(), Lsn(9), Kind::Put, &[n as u8; 400]).expect("adds");
+    }
+    let meta = writer.finish().expect("finishes");
+    let table = open_written(&fs, &meta, &cache);
+    let resident = table.resident().expect("readable");
+    let root = resident.root().expect("there are entries");
+    assert_eq!(root.len(), 40);
+    let guard = crossbeam_epoch::pin();
+    for n in 0..40 {
+        let place = root.place(n).expect("sound");
+        let block = cache.glance(1, place.offset, &guard).expect("it was kept");
+        assert_eq!(block.is_used(), n % 2 == 0, "block {n}");
+    }
+}
+
+/// A table of id 1 that has its temporary name still.
+fn open_written(fs: &Arc<MemFs>, meta: &TableMeta, cache: &Arc<BlockCache>) -> Arc<TableHandle> {
+    let named = Path::new(DIR).join(file_name(meta.id, meta.content_hash));
+    fs.rename(&Path::new(DIR).join(temporary_name(meta.id)), &named).expect("renames");
+    TableHandle::new(&Shelf::new(fs.clone(), cache.clone()), PathBuf::from(DIR), meta.clone(), options())
+}
