@@ -2,38 +2,12 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a test is outside the engine")]
 
+mod common;
+
 use clap::Parser;
-use drumlin_bench::args::Bench;
+use common::{Program, lines};
 use drumlin_bench::report::Line;
-use drumlin_bench::session::{Contender, run};
-use drumlin_bench::store::Store;
 use drumlin_bench::workload::WORKLOADS;
-
-#[derive(Parser)]
-struct Program {
-    #[command(flatten)]
-    bench: Bench,
-}
-
-fn lines(arguments: &[&str]) -> Vec<Line> {
-    let directory = tempfile::tempdir().expect("a directory");
-    let Program { bench } =
-        Program::try_parse_from(["bench"].iter().chain(arguments)).unwrap_or_else(|error| panic!("{error}"));
-    let settings = bench.settings();
-    let contender = Contender {
-        name: "drumlin",
-        directory: directory.path().join("drumlin"),
-        open: Box::new(move |directory| Ok(Box::new(Store::open(directory, &settings)?))),
-    };
-    let mut lines = Vec::new();
-    run(&bench, &[contender], false, &|_, _, _, _| (), &mut |line| {
-        lines.push(line);
-        Ok(())
-    })
-    .unwrap_or_else(|error| panic!("{arguments:?}: {error}"));
-    assert_eq!(std::fs::read_dir(directory.path()).expect("there").count(), 0, "nothing is left behind");
-    lines
-}
 
 #[test]
 fn every_workload_does_what_it_was_asked_for() {
