@@ -106,6 +106,23 @@ fn loom_whoever_sees_a_version_finds_its_key_in_the_filter() {
     assert_eq!(seen, BTreeSet::from([(false, false), (false, true), (true, true)]));
 }
 
+/// Both keys have their bits in the one word that the filter has here. Fails if a thread puts a word back that it read before.
+#[test]
+fn loom_threads_that_add_keys_of_one_word_keep_the_bits_of_both() {
+    let seen = outcomes(|| {
+        let table = table();
+        let other = thread::spawn({
+            let table = table.clone();
+            move || drop(table.known(b"a", || reserve(&table, 1, "a")))
+        });
+        drop(table.known(b"b", || reserve(&table, 1, "b")));
+        other.join().unwrap();
+        let hasher = KeyHasher::new(1);
+        [b"a", b"b"].map(|key| table.may_know(hasher.hash(key)))
+    });
+    assert_eq!(seen, BTreeSet::from([[true, true]]));
+}
+
 /// A get finds by `descend` only what follows it by `next`. Fails with a Relaxed load in `next`.
 #[test]
 fn loom_a_version_stepped_to_is_whole() {
