@@ -2,12 +2,12 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a test is outside the engine")]
 
-mod common;
+mod runs;
 
 use clap::Parser;
-use common::{Program, lines};
 use drumlin_bench::report::Line;
 use drumlin_bench::workload::WORKLOADS;
+use runs::{Program, lines};
 
 #[test]
 fn every_workload_does_what_it_was_asked_for() {
