@@ -149,9 +149,9 @@ fn filled(what: &str, place: &Place) -> Result<String> {
     Ok(format!("{:.0}", row.rate.median * part / 100.0))
 }
 
-/// The commit that changed the measured code last.
+/// The commit that changed the measured code last. Files of tests only are no part of it.
 pub fn code(root: &Path) -> String {
-    const CODE: [&str; 8] = [
+    const CODE: [&str; 11] = [
         "crates/drumlin",
         "crates/drumlin-bench",
         "crates/drumlin-cli/src",
@@ -160,6 +160,9 @@ pub fn code(root: &Path) -> String {
         "Cargo.lock",
         "rust-toolchain.toml",
         ".cargo",
+        ":(exclude,glob)**/tests/**",
+        ":(exclude,glob)**/tests.rs",
+        ":(exclude,glob)**/*_tests.rs",
     ];
     let git = |arguments: &[&str]| {
         let output =
@@ -324,6 +327,31 @@ mod tests {
         let kept = place.read("threads").expect("read").expect("there");
         assert_eq!(kept.lines, [json!({"rate": 1}), json!({"rate": 3})]);
         assert!(kept.at > 1_600_000_000);
+    }
+
+    #[test]
+    fn files_of_tests_are_no_measured_code() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let root = directory.path();
+        let git = |words: &[&str]| {
+            let name = ["-c", "user.name=name", "-c", "user.email=name@localhost"];
+            let done =
+                Command::new("git").current_dir(root).args(name).args(words).output().expect("git runs");
+            assert!(done.status.success(), "{words:?}: {}", String::from_utf8_lossy(&done.stderr));
+        };
+        let mut codes = Vec::new();
+        git(&["init", "--quiet"]);
+        for file in ["src/a.rs", "src/a_tests.rs", "src/b/tests.rs", "tests/c/d.rs", "src/tests_of_a.rs"] {
+            let path = root.join("crates/drumlin").join(file);
+            fs::create_dir_all(path.parent().expect("it has one"))
+                .and_then(|()| fs::write(&path, ""))
+                .expect("written");
+            git(&["add", "."]);
+            git(&["commit", "--quiet", "--message", file]);
+            codes.push(code(root));
+        }
+        assert!(codes[..4].iter().all(|code| *code == codes[0]), "{codes:?}");
+        assert_ne!(codes[4], codes[0]);
     }
 
     #[test]
