@@ -120,6 +120,9 @@ pub struct Bench {
     /// Rounds; each begins anew, and medians are printed at the end
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub rounds: u32,
+    /// Read all records once, in order and untimed, before each workload that only reads
+    #[arg(long)]
+    pub warm: bool,
     /// Measure the machine's limits too, and set the figures beside them
     #[arg(long)]
     pub limits: bool,

@@ -5,6 +5,7 @@
 //! 1. A round of every engine comes before the next round of any, so that a noisy minute hurts all alike.
 //! 2. A workload that begins with an empty store gets a fresh one. One that needs every key finds them: what the workloads
 //!    before left if that is a full store, else they are put first, untimed, in random order.
+//!    With `--warm`, one that only reads finds in memory what fits there: all records were read once, in order, untimed.
 //! 3. Stores are removed as soon as they are done with, unless they are to stay; the directory itself stays where it is. A
 //!    store that was there before is measured as it is: nothing is put first, and nothing removed.
 //! 4. How many keys a store holds is counted where that is certain, and left unsaid where it is not.
@@ -127,6 +128,14 @@ impl Stage<'_> {
         self.live = Some(filled.operations as f64);
         Ok(())
     }
+
+    /// Reads every record once.
+    fn warm(&mut self, plan: &Plan, watch: &Watch<'_>) -> Result<()> {
+        let walk = Workload::named("readseq").expect("it is in the table");
+        let plan = Plan { operations: plan.keys, at_most: None, rate: None, ..plan.clone() };
+        let name = self.contender.name;
+        watched((name, self.engine()?), "warming", walk, &plan, watch).map(drop)
+    }
 }
 
 /// Keys in a store after so many operations on one that held `before`.
@@ -171,6 +180,9 @@ pub fn run(
             for workload in &workloads {
                 let plan = bench.plan(workload);
                 stage.prepare(workload, &plan, watch)?;
+                if bench.warm && workload.only_reads() {
+                    stage.warm(&plan, watch)?;
+                }
                 let line = measure(&mut stage, workload, &plan, bench, round, watch)?;
                 on_line(line)?;
             }

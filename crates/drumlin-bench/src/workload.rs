@@ -203,6 +203,11 @@ impl Workload {
         self.mix.iter().any(|(kind, _)| *kind == PutSynced)
     }
 
+    /// True if it finds the store as it leaves it, open and unchanged.
+    pub fn only_reads(&self) -> bool {
+        !self.writes() && !self.beside_writer && self.opens.is_none()
+    }
+
     /// True if it leaves something to flush and merge.
     pub fn writes(&self) -> bool {
         self.mix.iter().any(|(kind, _)| kind.writes())

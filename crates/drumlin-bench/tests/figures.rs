@@ -46,6 +46,16 @@ fn every_workload_does_what_it_was_asked_for() {
 }
 
 #[test]
+fn what_was_read_before_is_not_read_from_files_again() {
+    let reads = |warm: &[&str]| {
+        let fixed = ["--benchmarks", "readrandom", "--num", "100000", "--memory", "128", "--memtable", "4"];
+        lines(&[&fixed, warm].concat())[0].reads_per_operation.expect("it is counted")
+    };
+    let (cold, warm) = (reads(&[]), reads(&["--warm"]));
+    assert!(cold > 0.01 && warm < cold / 10.0, "{cold} reads a get, {warm} after all was read once");
+}
+
+#[test]
 fn gets_find_what_there_is_and_only_that() {
     let names =
         "filluniquerandom,readrandom,readmissing,seekrandom,readseq,readreverse,multireadrandom,putifabsent";

@@ -81,7 +81,7 @@ pub const MEASUREMENTS: &[Measurement] = &[
         minutes: 30,
         program: Peers,
         with: "--grid --engines drumlin,rocksdb,leveldb,lmdb,fjall,redb --num 1000000 --grid-num 200000 --reads \
-               500000 --memory 512 \
+               500000 --warm --memory 512 \
                --benchmarks fillrandom,readrandom,readmissing,seekrandom,readseq,updaterandom",
         runs: THREADS,
         rounds: 3,
@@ -140,8 +140,8 @@ pub const MEASUREMENTS: &[Measurement] = &[
         shows: "gets and misses, 5 million records, all in cache",
         minutes: 30,
         program: Peers,
-        with: "--grid --engines drumlin,rocksdb,lmdb --num 5000000 --grid-num 1000000 --memory 2048 --benchmarks \
-               readrandom,readmissing",
+        with: "--grid --engines drumlin,rocksdb,lmdb --num 5000000 --grid-num 1000000 --memory 2048 --warm \
+               --benchmarks readrandom,readmissing",
         runs: THREADS,
         rounds: 5,
         drawn: Bars,
@@ -169,7 +169,7 @@ pub const MEASUREMENTS: &[Measurement] = &[
         minutes: 20,
         program: Peers,
         with: "--grid --engines drumlin,rocksdb,leveldb,lmdb --num 1000000 --grid-num 200000 --reads 300000 --memory \
-               512 --benchmarks seekrandom",
+               512 --warm --benchmarks seekrandom",
         runs: &[
             "--threads 1 --seek-nexts 10",
             "--threads 1 --seek-nexts 20",
@@ -185,7 +185,7 @@ pub const MEASUREMENTS: &[Measurement] = &[
         shows: "all of 5 million records in order, from cache",
         minutes: 4,
         program: Bench,
-        with: "--num 5000000 --memory 2048 --benchmarks readseq,readreverse",
+        with: "--num 5000000 --memory 2048 --warm --benchmarks readseq,readreverse",
         runs: THREADS,
         rounds: 5,
         drawn: Bars,
