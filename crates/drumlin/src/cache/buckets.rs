@@ -27,6 +27,9 @@ use crate::sync::{Mutex, MutexGuard, prefetch};
 
 /// Blocks in a bucket: one cache line of pointers.
 const WAYS: usize = 8;
+/// Blocks for each bucket, in the mean, at which there are to be twice as many buckets: then hardly any bucket is full
+/// before, and blocks that meet in a full one drive each other out, however large the cache is.
+const FILL: usize = 3;
 /// Buckets of a new shard.
 const BUCKETS_MIN: usize = 16;
 /// Bytes of evicted blocks after which a thread hands its garbage over.
@@ -141,7 +144,7 @@ impl Shard {
             return block.head().charge();
         }
         let mut buckets = self.buckets(guard);
-        if state.entries >= buckets.0.len() * WAYS / 2 {
+        if state.entries >= buckets.0.len() * FILL {
             buckets = self.grow_locked(buckets, guard);
         }
         let mut removed = 0;

@@ -10,7 +10,7 @@
 //!
 //! Blocks lie one behind the other, so reading ahead is one larger read: after two blocks in a row
 //! were read from the file, the next read takes four times as much as the last, up to
-//! `readahead_bytes`; a seek elsewhere starts small again.
+//! `readahead_bytes`; a seek elsewhere starts small again, and so does a block that is missing between cached ones.
 //!
 //! What is cached is waited for as little as can be: a step over the end of a block starts to load the first lines of the
 //! next, and the cache's bucket of the one behind it; and a seek does so in stages (`iter::Cursor`).
@@ -75,7 +75,7 @@ struct Window {
     offset: u64,
     /// Size of the next read, grown while reads are in a row.
     ahead: u64,
-    /// The block asked for last.
+    /// The block before the one that is wanted, if it was not cached either; for a merge, cached or not.
     last: Place,
 }
 
@@ -212,27 +212,33 @@ impl<H: Deref<Target = TableHandle> + Send> TableCursor<H> {
         // Should loading fail, no block is current.
         self.place = Place::default();
         self.load(resident, place)?;
-        self.window.last = place;
         self.place = place;
         Ok(())
     }
 
     fn load(&mut self, resident: &Resident, place: Place) -> Result<()> {
-        if !self.options.fill_cache {
+        let cached = if self.options.fill_cache {
+            self.table.cached(place)
+        } else {
             let there = self.table.glance(place);
             self.in_use = there.as_ref().is_some_and(|&(_, in_use)| in_use);
-            if let Some((block, _)) = there {
-                self.buffer.shared = Some(block);
-                return Ok(());
-            }
+            there.map(|(block, _)| block)
+        };
+        if let Some(block) = cached {
+            // A merge reads all that is not cached, so pieces of it are worth a large read.
+            self.window.last = if self.options.fill_cache { Place::default() } else { place };
+            self.buffer.shared = Some(block);
+            return Ok(());
         }
+        self.read(resident, place)?;
+        self.window.last = place;
+        Ok(())
+    }
+
+    /// Reads a block that is not cached.
+    #[cold]
+    fn read(&mut self, resident: &Resident, place: Place) -> Result<()> {
         if self.window.frame(place).is_none() {
-            if self.options.fill_cache
-                && let Some(block) = self.table.cached(place)
-            {
-                self.buffer.shared = Some(block);
-                return Ok(());
-            }
             if place.bytes >= WINDOW_FRAME_BYTES {
                 let mut block = resident.read(place)?;
                 if self.options.fill_cache {

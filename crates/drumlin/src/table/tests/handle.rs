@@ -128,6 +128,36 @@ fn nothing_is_read_before_the_first_read_and_eviction_closes() {
     assert!(faulty.calls() > calls);
 }
 
+/// Regression: a block that was missing between cached ones was taken for a walk through the file. What was read ahead with it
+/// was checked and kept once more, sixty blocks for one.
+#[test]
+fn a_block_that_is_missing_between_cached_ones_is_read_alone() {
+    let inner = fs();
+    let meta = write(&inner, 1, &options(), &rows(4000), Tombstones::EMPTY).expect("writes");
+    let (faulty, cache) = (FaultyFs::new(inner.clone()), Arc::new(BlockCache::new(16 << 20)));
+    let table =
+        TableHandle::new(&Shelf::new(faulty.clone(), cache.clone()), PathBuf::from(DIR), meta, options());
+    let walk = |backward: bool| {
+        let (hits, misses, calls) = (cache.hits(), cache.misses(), faulty.calls());
+        let mut cursor = table.cursor(CursorOptions::default());
+        if backward { cursor.seek_last() } else { cursor.seek_first() }.expect("readable");
+        while cursor.valid() {
+            if backward { cursor.prev() } else { cursor.next() }.expect("readable");
+        }
+        (cache.hits() - hits, cache.misses() - misses, faulty.calls() - calls)
+    };
+    let (_, blocks, calls) = walk(false);
+    assert!(blocks > 100 && calls < blocks / 10, "{calls} reads of {blocks} blocks");
+    let resident = table.resident().expect("readable");
+    let root = resident.root().expect("there are entries");
+    for backward in [false, true] {
+        assert_eq!(walk(backward), (blocks, 0, 0), "all of it is cached");
+        let missing = [20, 22, 60].map(|n| root.place(n).expect("sound").offset);
+        missing.iter().for_each(|&offset| cache.evict_block(1, offset));
+        assert_eq!(walk(backward), (blocks - 3, 3, 3), "one read for each that is missing");
+    }
+}
+
 #[test]
 fn a_failed_read_is_an_error_and_the_next_one_works() {
     let inner = fs();
