@@ -1,7 +1,8 @@
 //! Turns: when a keyspace gets a new memtable, and when the log is padded to get there.
 //!
-//! Place: the log calls `on_border` before a segment opens, and asks before that how much of the device to leave; workers call `is_pad_due` and `pad_to_border` when they find
-//! nothing to do, `manual` when a flush was asked for. What turns, and whether a pad is due, `census` decides.
+//! Place: the log calls `on_border` before a segment opens, and asks before that how much of the device to leave; workers
+//! call `is_pad_due` and `pad_to_border` when they find nothing to do, `manual` when a flush was asked for. What turns, and
+//! whether a pad is due, `census` decides.
 //!
 //! A memtable turns at a segment border (I2), one segment ahead of the tail; it is flushed once the tail is there.
 //!
@@ -12,8 +13,7 @@
 //! 2. A border that is reached while memory is short has something turned.
 //!
 //! Concurrency: `on_border` runs on the thread that opens segments and waits for nobody. A pad is a write like any other,
-//! under a key lock. Tests: `census`, `store_tests`, tests/memory.rs, tests/graveyard.rs,
-//! tests/standing_still.rs.
+//! under a key lock. Tests: `census`, `store_tests`, tests/memory.rs, tests/graveyard.rs, tests/standing_still.rs.
 
 use std::sync::{Arc, Weak};
 

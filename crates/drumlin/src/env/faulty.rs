@@ -331,6 +331,10 @@ impl LogRegion for FaultyRegion {
     fn cool(&self) {
         self.inner.cool();
     }
+
+    fn warm(&self) {
+        self.inner.warm();
+    }
     fn sync(&self, range: Range<usize>) -> Result<()> {
         self.faults.sync(Operation::SyncRegion, &self.path, &self.lost, || self.inner.sync(range))
     }

@@ -168,6 +168,8 @@ pub trait LogRegion: Send + Sync {
     /// The bytes are not needed for a while: the process gives up its claim on their pages. They keep their values, and
     /// the next access finds them again.
     fn cool(&self) {}
+    /// The bytes will be written again soon: what writing them would meet first is done now. They keep their values.
+    fn warm(&self) {}
 }
 
 /// Held while the store is open; dropping it releases the lock.

@@ -220,7 +220,10 @@ impl Shared {
             None => (path.with_extension("tmp"), None),
         };
         let region = match mapped {
-            Some(region) => Ok(region),
+            Some(region) => {
+                region.warm();
+                Ok(region)
+            }
             None => self.env.fs.map_log(&from, self.file_bytes()),
         };
         let result = region.and_then(|region| {

@@ -10,7 +10,8 @@
 //!    of all open segments are durable.
 //! 3. It holds the exclusive right: no sync or mark is reading the segments.
 //! 4. A recycled segment keeps its mapping, but not its claim on memory: its pages are the system's to keep, and likely
-//!    there when it is written again soon. There are few spares, so it is soon.
+//!    there when it is written again soon. There are few spares, so it is soon. The opener claims them anew before it opens
+//!    the segment, so that no writer waits for one that is not there.
 //!
 //! Tests: `tests/recycling.rs`.
 

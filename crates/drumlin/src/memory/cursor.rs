@@ -9,8 +9,7 @@
 //!
 //! Concurrency: a cursor belongs to one thread at a time; any number of cursors and inserts may run.
 //! A step forward follows one link, and starts to load the node behind. A step back uses the path of the last search: the
-//! predecessors
-//! on each level, of which only those at the node left behind are searched again, O(1) on average.
+//! predecessors on each level, of which only those at the node left behind are searched again, O(1) on average.
 //!
 //! Origin: cLSM §3.2 (weakly consistent iterators). Tests: `skiplist_tests`, `loom_tests`.
 #![allow(unsafe_code)]

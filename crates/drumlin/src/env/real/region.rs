@@ -97,6 +97,18 @@ impl LogRegion for RealRegion {
         };
     }
 
+    /// Has the pages in memory, mapped, and marked as written to: else the first store to each takes a fault, in which it waits
+    /// for the device if the page was dropped meanwhile.
+    #[allow(unsafe_code)]
+    fn warm(&self) {
+        #[cfg(target_os = "linux")]
+        // SAFETY: the whole of a shared mapping of a file: what was stored stays there. A system that does not know the
+        // advice refuses it, and stores fault. Test: env::real::tests::a_cooled_region_keeps_its_bytes.
+        let _ = unsafe {
+            rustix::mm::madvise(self.base().cast(), self.bytes(), rustix::mm::Advice::LinuxPopulateWrite)
+        };
+    }
+
     fn sync(&self, range: Range<usize>) -> Result<()> {
         region_range(&self.path, &range, self.bytes())?;
         if let Some(error) = self.failed.get() {

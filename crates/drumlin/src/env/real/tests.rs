@@ -137,7 +137,9 @@ fn a_cooled_region_keeps_its_bytes() {
     let region = RealFs::new().map_log(&dir.file("cooled"), 64 << 10).unwrap();
     store(&*region, 5000, b"kept");
     region.cool();
+    region.warm();
     store(&*region, 5004, b" and more");
+    region.warm();
     region.cool();
     let bytes = std::fs::read(dir.file("cooled")).unwrap();
     assert_eq!(&bytes[5000..5013], b"kept and more");
