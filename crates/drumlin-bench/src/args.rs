@@ -216,6 +216,7 @@ impl Bench {
             table_bytes: self.table_size,
             filter_bits: self.bloom_bits,
             background_threads: self.background,
+            flushed: false,
             must_exist: self.use_existing_db,
         }
     }

@@ -33,6 +33,8 @@ pub struct Settings {
     pub filter_bits: f64,
     /// Threads for flushes and merges.
     pub background_threads: usize,
+    /// Memtables are flushed whenever all is to be settled.
+    pub flushed: bool,
     /// The store was left by a bench before: another one is refused, and none is made.
     pub must_exist: bool,
 }
@@ -49,6 +51,7 @@ impl Default for Settings {
             table_bytes: keyspace.table_bytes,
             filter_bits: keyspace.filter_bits_per_key,
             background_threads: options.background_threads,
+            flushed: false,
             must_exist: false,
         }
     }
@@ -123,9 +126,11 @@ impl Engine for Store {
     }
 
     fn settings(&self) -> String {
-        let Settings { compression, block_bytes, filter_bits, background_threads, .. } = &self.settings;
+        let Settings { compression, block_bytes, filter_bits, background_threads, flushed, .. } =
+            &self.settings;
+        let flushed = if *flushed { ", memtables flushed when settled" } else { "" };
         format!(
-            "blocks of {block_bytes} bytes, {compression:?}, {filter_bits} filter bits a key, {background_threads} background threads"
+            "blocks of {block_bytes} bytes, {compression:?}, {filter_bits} filter bits a key, {background_threads} background threads{flushed}"
         )
     }
 
@@ -189,6 +194,9 @@ impl Engine for Store {
     }
 
     fn settle(&self) -> Result<()> {
+        if self.settings.flushed {
+            self.db.flush()?;
+        }
         Ok(self.db.wait_for_idle()?)
     }
 

@@ -305,6 +305,9 @@ pub struct Cas {
 /// Arguments of `limits`.
 #[derive(Debug, clap::Args)]
 pub struct Limits {
+    /// Measure these only
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub only: Vec<String>,
     /// Threads, for limits that depend on them [default: as many as processors]
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,

@@ -260,6 +260,7 @@ a workload, {\"name\",\"what\"}.";
 pub const LIMITS: &str = "\
 Example:
   drumlin limits
+  drumlin limits --only wake-late,wake-latest --seconds 60
 
 Each limit is the least that a store cannot do without, with nothing around it; `bench --limits` sets figures beside \
 them. Files of --size are written where --db says, or in the system's temporary directory, and removed.

@@ -108,6 +108,7 @@ fn misuse_is_said_before_anything_is_made() {
         (&["limits", "--seconds", "inf"], "--seconds must be"),
         (&["limits", "--threads", "0"], "--threads must be"),
         (&["limits", "--size", "0"], "--size must be"),
+        (&["limits", "--only", "sync,none"], "there is no limit none; there are fetch-add, "),
     ] {
         let said = store.run(args).fails(2);
         assert!(said.err.contains(part), "{said:?}");
@@ -187,6 +188,21 @@ fn limits_are_told_in_text_and_in_json() {
     }
     said.ok();
     assert_eq!(fs::read_dir(store.path()).unwrap().count(), 0);
+    let one = objects(&store.run([
+        "--json",
+        "limits",
+        "--only",
+        "checksum,sync",
+        "--seconds",
+        "0.01",
+        "--size",
+        "16",
+    ]));
+    let names: Vec<_> = one.iter().map(|limit| limit["name"].as_str().unwrap()).collect();
+    assert!(
+        names.contains(&"checksum") && names.iter().all(|name| ["checksum", "sync"].contains(name)),
+        "{names:?}"
+    );
     let said = run(&["limits", "--help"]);
     for limit in objects(&store.run(["--json", "limits", "--seconds", "0.01", "--size", "16"])) {
         assert!(limit["figure"].is_number() || limit["failure"].is_string(), "{limit}");

@@ -205,9 +205,18 @@ const MEASURES: &[Measure] = &[
     measure("sync", "4 KiB, synced", PerSecond, ONE, device::sync),
 ];
 
-/// Measures all limits, and calls `on_limit` for each as it is done.
-pub fn run(ground: &Ground, on_limit: &mut dyn FnMut(Limit) -> Result<()>) -> Result<()> {
-    for measure in MEASURES {
+/// The names of all limits.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    MEASURES.iter().map(|measure| measure.name)
+}
+
+/// Measures the limits that are `wanted` by name, and calls `on_limit` for each as it is done.
+pub fn run(
+    ground: &Ground,
+    wanted: &dyn Fn(&str) -> bool,
+    on_limit: &mut dyn FnMut(Limit) -> Result<()>,
+) -> Result<()> {
+    for measure in MEASURES.iter().filter(|measure| wanted(measure.name)) {
         let (first, more) = match measure.threads {
             Asked => (1, (ground.threads > 1).then_some(ground.threads)),
             All => (ground.threads, None),
@@ -304,7 +313,7 @@ mod tests {
             ..Ground::new(directory.path(), 2)
         };
         let mut limits = Vec::new();
-        run(&ground, &mut |limit| {
+        run(&ground, &|_| true, &mut |limit| {
             limits.push(limit);
             Ok(())
         })

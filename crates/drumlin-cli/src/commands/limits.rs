@@ -25,6 +25,10 @@ pub fn run(args: &Args, asked: &Limits) -> Result<()> {
     if !(1e-3..=1e6).contains(&asked.seconds) {
         return Err(Failure::Usage("--seconds must be from 0.001 to 1000000".into()));
     }
+    if let Some(unknown) = asked.only.iter().find(|name| !limits::names().any(|known| known == *name)) {
+        let known: Vec<_> = limits::names().collect();
+        return Err(Failure::Usage(format!("there is no limit {unknown}; there are {}", known.join(", "))));
+    }
     if !(1..=1 << 20).contains(&asked.size) {
         return Err(Failure::Usage("--size must be from 1 to 1048576".into()));
     }
@@ -41,7 +45,8 @@ pub fn run(args: &Args, asked: &Limits) -> Result<()> {
     if !args.json {
         out.line(format!("{:24} {:>3} {:>16}  what was done", "limit", "on", "at most"))?;
     }
-    measure(&ground, args, &mut |limit| {
+    let wanted = |name: &str| asked.only.is_empty() || asked.only.iter().any(|one| one == name);
+    measure(&ground, args, &wanted, &mut |limit| {
         if args.json {
             out.line(json!(limit))?
         } else {
@@ -52,15 +57,16 @@ pub fn run(args: &Args, asked: &Limits) -> Result<()> {
     out.finish()
 }
 
-/// Measures all limits and shows each.
+/// Measures the limits that are wanted and shows each.
 pub fn measure(
     ground: &Ground,
     args: &Args,
+    wanted: &dyn Fn(&str) -> bool,
     show: &mut dyn FnMut(&Limit) -> Result<()>,
 ) -> Result<Vec<Limit>> {
     let bar = Watcher::new(args.quiet).counter("limits");
     let (mut limits, mut failed) = (Vec::new(), None);
-    let measured = limits::run(ground, &mut |limit| {
+    let measured = limits::run(ground, wanted, &mut |limit| {
         bar.at(limits.len() as u64 + 1);
         let mut shown = interrupt::check();
         if shown.is_ok() {
