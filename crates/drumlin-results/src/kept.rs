@@ -115,7 +115,8 @@ impl Made {
             Program::Limits => "drumlin limits",
             Program::Peers => "peers",
         };
-        let quoted = |word: &String| if word.contains(' ') { format!("'{word}'") } else { word.clone() };
+        let quoted =
+            |word: &String| if word.contains([' ', ';']) { format!("'{word}'") } else { word.clone() };
         let line = |words: &Vec<String>| words.iter().map(quoted).collect::<Vec<_>>().join(" ");
         let commands: Vec<String> = runs.iter().map(|words| format!("{program} {}", line(words))).collect();
         let head = json!({
