@@ -59,7 +59,11 @@ pub fn run(
     let side = |contestant: &&'static Contestant| -> Result<Side> {
         let mut settings = (contestant.settings)(&terms);
         for (engine, text) in &arguments.setting {
-            settings.retain(|setting| engine != contestant.name || setting.name.contains(text));
+            let fits = |name: &str| match text.strip_prefix('!') {
+                Some(text) => !name.contains(text),
+                None => name.contains(text.as_str()),
+            };
+            settings.retain(|setting| engine != contestant.name || fits(&setting.name));
         }
         if settings.is_empty() {
             return Err(Error::from(format!("{} has no such setting", contestant.name)));

@@ -116,7 +116,7 @@ impl Made {
             Program::Peers => "peers",
         };
         let quoted =
-            |word: &String| if word.contains([' ', ';']) { format!("'{word}'") } else { word.clone() };
+            |word: &String| if word.contains([' ', '!']) { format!("'{word}'") } else { word.clone() };
         let line = |words: &Vec<String>| words.iter().map(quoted).collect::<Vec<_>>().join(" ");
         let commands: Vec<String> = runs.iter().map(|words| format!("{program} {}", line(words))).collect();
         let head = json!({

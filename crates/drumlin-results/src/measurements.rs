@@ -157,7 +157,7 @@ pub const MEASUREMENTS: &[Measurement] = &[
         minutes: 12,
         program: Peers,
         // The settings that do not flush: memtables answer.
-        with: "--grid --engines drumlin,rocksdb --setting drumlin=comes --setting rocksdb=refreshed; --num 5000000 \
+        with: "--grid --engines drumlin,rocksdb --setting drumlin=!flushed --setting rocksdb=!flushed --num 5000000 \
                --grid-num 1000000 --memory 6144 --memtable 2048 --benchmarks readrandom",
         runs: THREADS,
         rounds: 5,
