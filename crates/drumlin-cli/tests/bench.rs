@@ -153,7 +153,8 @@ fn a_named_directory_keeps_the_store_and_it_is_measured_again() {
 
 #[test]
 fn the_line_of_an_open_loop_says_its_rate_and_no_processor_time() {
-    // That latencies count from when an operation was due is shown in tests/clock.rs of the bench, on an engine that stalls as it is told.
+    // That latencies count from when an operation was due is shown in tests/clock.rs of the bench, on an engine that stalls as
+    // it is told.
     let args = ["--json", "bench", "--benchmarks", "fillsync", "--num", "300000", "--rate", "10000"];
     let line = run(&args).json();
     let syncs = &line["latencies"][0];
