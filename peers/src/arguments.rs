@@ -23,7 +23,8 @@ pub struct Arguments {
     /// Keys of the grid's stores [default: as many as asked for; fewer tell most of it sooner]
     #[arg(long, value_name = "N")]
     pub grid_num: Option<u64>,
-    /// Of an engine's settings, only those whose description contains this, or with !TEXT does not; may be said again
+    /// Of an engine's settings, only those whose description contains this, or with !TEXT does not; if one is called just so, that
+    /// one alone; may be said again
     #[arg(long, value_name = "ENGINE=TEXT", value_parser = wanted)]
     pub setting: Vec<(String, String)>,
     /// Count what engines move also where counting costs them something (RocksDB)

@@ -3,7 +3,8 @@
 //! Place: called by `main` with what was asked for; `drumlin_bench::session` carries it out.
 //!
 //! 1. Without a grid, every engine takes part with its first setting, in one session over all workloads.
-//! 2. With one, every setting of an engine goes once through all workloads. Then each workload has a session of its own, in
+//! 2. With one, every setting of an engine goes once through all workloads. If that was on smaller stores, the best few at
+//!    each workload go through it once more on such as were asked for. Then each workload has a session of its own, in
 //!    which each engine has the setting that was best at that workload.
 //! 3. A figure is printed as soon as it is there. With `--json`: an object a line; those of the grid have `"grid": true`, and
 //!    one with `"best"` says what takes part.
@@ -26,6 +27,9 @@ use serde_json::json;
 use crate::arguments::Arguments;
 use crate::memory;
 use crate::setting::{Contestant, Setting};
+
+/// So many settings that were best on a smaller store are tried on one of the size that was asked for.
+const FINALISTS: usize = 3;
 
 /// How often it is looked whether to stop.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -58,12 +62,14 @@ pub fn run(
     let terms = arguments.terms();
     let side = |contestant: &&'static Contestant| -> Result<Side> {
         let mut settings = (contestant.settings)(&terms);
-        for (engine, text) in &arguments.setting {
-            let fits = |name: &str| match text.strip_prefix('!') {
-                Some(text) => !name.contains(text),
-                None => name.contains(text.as_str()),
-            };
-            settings.retain(|setting| engine != contestant.name || fits(&setting.name));
+        for (_, text) in arguments.setting.iter().filter(|(engine, _)| engine == contestant.name) {
+            // One that is called just so is meant alone: its name may be the beginning of others'.
+            let is_name = settings.iter().any(|setting| setting.name == *text);
+            settings.retain(|setting| match text.strip_prefix('!') {
+                Some(text) => !setting.name.contains(text),
+                None if is_name => setting.name == *text,
+                None => setting.name.contains(text.as_str()),
+            });
         }
         if settings.is_empty() {
             return Err(Error::from(format!("{} has no such setting", contestant.name)));
@@ -102,16 +108,29 @@ impl Contest<'_> {
         let most = |operations: Option<u64>| operations.map(|operations| operations.min(num));
         let bench =
             Bench { rounds: 1, num, reads: most(asked.reads), writes: most(asked.writes), ..asked.clone() };
-        let lines = {
-            let all = (0..side.settings.len()).map(|setting| (&*side, setting));
-            self.session(&bench, all, true)?
-        };
+        let all = 0..side.settings.len();
+        let lines = self.session(&bench, all.map(|setting| (&*side, setting)), true)?;
         let workloads = bench.benchmarks.len();
-        for (at, best) in side.best.iter_mut().enumerate() {
-            let rates = lines.iter().skip(at).step_by(workloads).map(|line| line.rate).enumerate();
-            *best = rates.max_by(|a, b| a.1.total_cmp(&b.1)).map_or(0, |(setting, _)| setting);
+        for (at, name) in bench.benchmarks.iter().enumerate() {
+            let mut rates: Vec<(usize, f64)> =
+                lines.iter().skip(at).step_by(workloads).map(|line| line.rate).enumerate().collect();
+            rates.sort_by(|a, b| b.1.total_cmp(&a.1));
+            if num < asked.num {
+                rates = self.finals(side, name, &rates[..rates.len().min(FINALISTS)])?;
+            }
+            side.best[at] = rates.first().map_or(0, |(setting, _)| *setting);
         }
         self.tell_grid(side, &lines)
+    }
+
+    /// These settings at a workload, on stores of the size that was asked for; the best one first.
+    fn finals(&mut self, side: &Side, name: &str, settings: &[(usize, f64)]) -> Result<Vec<(usize, f64)>> {
+        let bench = Bench { rounds: 1, benchmarks: vec![name.into()], ..self.arguments.bench.clone() };
+        let lines = self.session(&bench, settings.iter().map(|(setting, _)| (side, *setting)), true)?;
+        let of = |((setting, _), line): (&(usize, f64), &Line)| (*setting, line.rate);
+        let mut rates: Vec<(usize, f64)> = settings.iter().zip(&lines).map(of).collect();
+        rates.sort_by(|a, b| b.1.total_cmp(&a.1));
+        Ok(rates)
     }
 
     fn tell_grid(&mut self, side: &Side, lines: &[Line]) -> Result<()> {
@@ -126,7 +145,7 @@ impl Contest<'_> {
                 )?;
             }
         } else {
-            let mut text = format!("grid of {}, ops/s; * is the best\n", side.contestant.name);
+            let mut text = format!("grid of {}, ops/s; * takes part\n", side.contestant.name);
             for name in names {
                 let _ = write!(text, "{name:>20}");
             }

@@ -7,7 +7,7 @@
 //! rocksdb    leveldb    lmdb    fjall    redb    drumlin     the engines
 //! ```
 //! 1. All get the same memory, threads, compression, block size, filter bits and durability; where an engine cannot have them,
-//!    its settings say what it has instead.
+//!    or has a choice in how to use them, its settings say what it has.
 //! 2. An engine's interface is used as its own documentation advises, and settings that make it faster are in its grid.
 //!
 //! Tests: `tests/engines.rs` takes every setting of every engine through every call.

@@ -20,6 +20,7 @@ use signal_hook::iterator::Signals;
 static STOP: AtomicBool = AtomicBool::new(false);
 
 fn main() -> ExitCode {
+    memory::in_huge_pages();
     memory::keep();
     let arguments = Arguments::parse();
     if arguments.bench.benchmarks == ["list"] {

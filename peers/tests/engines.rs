@@ -204,6 +204,17 @@ fn a_contest_tells_grid_best_and_rounds() {
             assert!(grid.contains(&row), "medians of {engine} at {workload}: {grid}");
         }
     }
+    let finals = told(&["--json", "--grid", "--grid-num", "500", "--engines", "rocksdb"]);
+    let count = |text: &str| {
+        finals.lines().filter(|line| line.contains(text) && line.contains("\"grid\":true")).count()
+    };
+    assert!(count("\"keys\":500,") > 2 * 3, "all settings on small stores: {finals}");
+    assert_eq!(count("\"keys\":2000,"), 2 * 3, "the best three of each workload on large ones: {finals}");
+    let plain = told(&["--setting", "rocksdb=two memtables of 4 MiB", "--engines", "rocksdb"]);
+    assert!(
+        !plain.contains("HyperClock"),
+        "the one that is called so, not all whose names begin so: {plain}"
+    );
     let json = told(&["--json"]);
     let lines: Vec<serde_json::Value> =
         json.lines().map(|line| serde_json::from_str(line).expect("an object a line")).collect();

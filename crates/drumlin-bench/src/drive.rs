@@ -3,7 +3,7 @@
 //! Place: called by `session` for every workload and round; calls the engine and nothing else while the clock runs.
 //!
 //! 1. The clock runs from when every thread is ready until the last is done (the burst), and then until the engine owes
-//!    nothing (drained). Where something was written, the drained time is the result.
+//!    nothing (drained). Where what is counted was written, the drained time is the result.
 //! 2. In a closed loop each thread begins an operation when its last has ended. In an open loop operations begin at a
 //!    stated rate, whatever the engine does, and their latency counts from when they were to begin.
 //! 3. Drawing a key and making its bytes are part of an operation, some tens of nanoseconds, alike for every engine.

@@ -71,9 +71,9 @@ pub struct Line {
     pub debt_bytes: Option<u64>,
     /// Bytes that it owed when the drained time ended.
     pub debt_left_bytes: Option<u64>,
-    /// Processor time of an operation, in microseconds, the background's included; not of an open loop, whose threads look
-    /// at the clock meanwhile.
-    pub processor_us: Option<f64>,
+    /// Processor time of an operation, in microseconds, the background's included; in an open loop, what its threads need to sleep
+    /// and wake, too.
+    pub processor_us: f64,
     /// Bytes written to files for each byte of the user's.
     pub write_amplification: Option<f64>,
     /// The same without the log.
@@ -155,10 +155,7 @@ impl Line {
             burst_rate,
             debt_bytes: measured.debt_at_burst,
             debt_left_bytes: measured.debt_left,
-            processor_us: plan
-                .rate
-                .is_none()
-                .then(|| measured.usage.processor.as_secs_f64() * 1e6 / operations),
+            processor_us: measured.usage.processor.as_secs_f64() * 1e6 / operations,
             write_amplification: traffic.and_then(|t| of_user(t.written)),
             table_write_amplification: traffic.and_then(|t| of_user(t.written - t.logged)),
             reads_per_operation: each(|t| t.reads),
@@ -226,9 +223,7 @@ impl fmt::Display for Line {
         if let Some(puts) = self.beside {
             write!(f, ", beside {} puts", grouped(puts as f64))?;
         }
-        if let Some(us) = self.processor_us {
-            write!(f, ", {us:.2} µs of processor each")?;
-        }
+        write!(f, ", {:.2} µs of processor each", self.processor_us)?;
         writeln!(f)?;
         let mut about = format!(
             "{} operations on {} keys of {} + {} bytes, {} threads, {} durability, batches of {}, {} of memory",

@@ -152,7 +152,7 @@ fn a_named_directory_keeps_the_store_and_it_is_measured_again() {
 }
 
 #[test]
-fn the_line_of_an_open_loop_says_its_rate_and_no_processor_time() {
+fn the_line_of_an_open_loop_says_its_rate() {
     // That latencies count from when an operation was due is shown in tests/clock.rs of the bench, on an engine that stalls as
     // it is told.
     let args = ["--json", "bench", "--benchmarks", "fillsync", "--num", "300000", "--rate", "10000"];
@@ -161,7 +161,7 @@ fn the_line_of_an_open_loop_says_its_rate_and_no_processor_time() {
     let last = syncs["max_ns"].as_f64().unwrap() / 1e9;
     let took = line["burst_s"].as_f64().unwrap();
     assert!(last > 0.0 && last <= took, "{line}");
-    assert!(line["processor_us"].is_null() && line["asked_rate"] == 10_000.0, "{line}");
+    assert!(line["processor_us"].as_f64() > Some(0.0) && line["asked_rate"] == 10_000.0, "{line}");
 }
 
 #[test]

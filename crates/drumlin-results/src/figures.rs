@@ -169,23 +169,48 @@ pub fn set_limits(rows: &mut [Row], kept: &Kept, limits: &[Limit]) {
     }
 }
 
-/// What was tried before, and chosen: engine, workload, settings, operations a second, and whether it was the best.
-pub fn grid(kept: &Kept) -> Vec<(u64, String, String, String, f64, bool)> {
+/// A setting that was tried before.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tried {
+    /// In which run, from 0.
+    pub run: u64,
+    /// The engine.
+    pub engine: String,
+    /// The workload.
+    pub workload: String,
+    /// Keys of the store that it was tried on: the best few are tried once more on a larger one.
+    pub keys: u64,
+    /// The engine's settings.
+    pub settings: String,
+    /// Operations a second.
+    pub rate: f64,
+    /// It takes part.
+    pub is_best: bool,
+}
+
+/// All that were tried.
+pub fn grid(kept: &Kept) -> Vec<Tried> {
     let text = |line: &Value, name: &str| line[name].as_str().unwrap_or_default().to_string();
-    let tried = kept.lines.iter().filter(|line| line["grid"] == true);
-    let mut rows: Vec<(u64, String, String, String, f64, bool)> = tried
-        .map(|line| {
-            let rate = line["rate"].as_f64().unwrap_or(0.0);
-            let run = line["run"].as_u64().unwrap_or(0);
-            (run, text(line, "engine"), text(line, "workload"), text(line, "settings"), rate, false)
-        })
-        .collect();
-    for at in 0..rows.len() {
-        let (run, engine, workload, ..) = &rows[at];
-        let same = rows.iter().filter(|row| (&row.0, &row.1, &row.2) == (run, engine, workload));
-        rows[at].5 = same.map(|row| row.4).fold(0.0, f64::max) == rows[at].4;
+    let tried = |line: &Value| Tried {
+        run: line["run"].as_u64().unwrap_or(0),
+        engine: text(line, "engine"),
+        workload: text(line, "workload"),
+        keys: line["keys"].as_u64().unwrap_or(0),
+        settings: text(line, "settings"),
+        rate: line["rate"].as_f64().unwrap_or(0.0),
+        is_best: false,
+    };
+    let mut all: Vec<Tried> = kept.lines.iter().filter(|line| line["grid"] == true).map(tried).collect();
+    for at in 0..all.len() {
+        let one = &all[at];
+        let same = all.iter().filter(|other| {
+            (other.run, &other.engine, &other.workload) == (one.run, &one.engine, &one.workload)
+        });
+        // Of those on the largest store.
+        let best = same.max_by(|a, b| a.keys.cmp(&b.keys).then(a.rate.total_cmp(&b.rate)));
+        all[at].is_best = best == Some(one);
     }
-    rows
+    all
 }
 
 #[cfg(test)]
@@ -196,7 +221,7 @@ mod tests {
     #[test]
     fn rows_are_medians_over_rounds_and_leave_the_grid_out() {
         let line = |run: u64, engine: &str, rate: f64, grid: bool| {
-            json!({"run": run, "engine": engine, "workload": "fillrandom", "threads": 2, "rate": rate, "grid": grid,
+            json!({"run": run, "engine": engine, "keys": if rate < 850.0 { 2000 } else { 1000 }, "workload": "fillrandom", "threads": 2, "rate": rate, "grid": grid,
                    "key_bytes": 16, "value_bytes": 100, "durability": "Process", "batch": 1,
                    "settings": format!("{rate}"),
                    "latencies": [{"kind": "put", "p50_ns": rate, "p90_ns": 2, "p99_ns": 3, "p999_ns": 4,
@@ -220,7 +245,11 @@ mod tests {
         assert_eq!(rows[0].latencies[0].percentiles[0].median, 20.0);
         assert!(rows[0].processor_us.is_none());
         let grid = grid(&kept);
-        assert_eq!(grid.iter().map(|row| row.5).collect::<Vec<_>>(), [true, false]);
+        assert_eq!(
+            grid.iter().map(|tried| tried.is_best).collect::<Vec<_>>(),
+            [false, true],
+            "the larger store tells"
+        );
         let limit = json!({"name": "log-copy", "what": "", "threads": 2, "figure": 200.0, "unit": "per_second", "failure": null});
         let measured = Kept { lines: vec![limit], ..kept.clone() };
         set_limits(&mut rows, &kept, &limits(&measured));

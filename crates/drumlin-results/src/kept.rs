@@ -113,12 +113,16 @@ impl Made {
         let program = match measurement.program {
             Program::Bench => "drumlin bench",
             Program::Limits => "drumlin limits",
-            Program::Peers => "peers",
+            Program::Peers => "drumlin-peers",
         };
         let quoted =
             |word: &String| if word.contains([' ', '!']) { format!("'{word}'") } else { word.clone() };
         let line = |words: &Vec<String>| words.iter().map(quoted).collect::<Vec<_>>().join(" ");
-        let commands: Vec<String> = runs.iter().map(|words| format!("{program} {}", line(words))).collect();
+        // Of the bench, rounds of all runs are in turns; the peers' program takes its engines in turns itself.
+        let more =
+            if measurement.program == Program::Peers { format!(" --rounds {rounds}") } else { String::new() };
+        let commands: Vec<String> =
+            runs.iter().map(|words| format!("{program} {}{more}", line(words))).collect();
         let head = json!({
             "measurement": measurement.name,
             "commit": code,

@@ -103,9 +103,10 @@ pub const MEASUREMENTS: &[Measurement] = &[
     Measurement {
         name: "puts-1g",
         shows: "puts, memory component of 1 GiB",
-        minutes: 15,
+        minutes: 30,
         program: Peers,
-        with: "--grid --engines drumlin,rocksdb --num 5000000 --grid-num 1000000 --memory 4096 --memtable 1024 \
+        // More than the component holds.
+        with: "--grid --engines drumlin,rocksdb --num 10000000 --grid-num 1000000 --memory 4096 --memtable 1024 \
                --benchmarks fillrandom",
         runs: THREADS,
         rounds: 5,
@@ -120,20 +121,20 @@ pub const MEASUREMENTS: &[Measurement] = &[
         with: "--grid --engines drumlin,rocksdb --num 30000000 --grid-num 1000000 --memory 512 --memtable 64 \
                --benchmarks fillrandom",
         runs: &["--threads 2"],
-        rounds: 3,
+        rounds: 5,
         drawn: Bars,
         goals: &[Goal::Times { workload: "fillrandom", engine: ROCKSDB, least: 2.5 }],
     },
     Measurement {
         name: "threads",
         shows: "sustained puts by more threads than there are cores",
-        minutes: 3,
+        minutes: 7,
         program: Bench,
-        with: "--num 10000000 --memory 512 --memtable 64 --benchmarks fillrandom",
+        with: "--num 30000000 --memory 512 --memtable 64 --benchmarks fillrandom",
         runs: &["--threads 2", "--threads 8"],
         rounds: 5,
         drawn: Bars,
-        goals: &[Goal::LastOfFirst { workload: "fillrandom", least: 0.9 }],
+        goals: &[Goal::LastOfFirst { workload: "fillrandom", least: 0.9 }, Goal::Memory { beyond_mib: 64 }],
     },
     Measurement {
         name: "gets",
@@ -190,7 +191,7 @@ pub const MEASUREMENTS: &[Measurement] = &[
         runs: THREADS,
         rounds: 5,
         drawn: Bars,
-        goals: &[Goal::RatePerThread { workload: "readseq", least: 10e6 }],
+        goals: &[Goal::RatePerThread { workload: "readseq", least: 10e6 }, Goal::Memory { beyond_mib: 64 }],
     },
     Measurement {
         name: "rmw",
@@ -247,7 +248,7 @@ pub const MEASUREMENTS: &[Measurement] = &[
         runs: &[""],
         rounds: 1,
         drawn: No,
-        goals: &[Goal::Opens { tables: 10_000, most_s: 1.0 }],
+        goals: &[Goal::Opens { tables: 10_000, most_s: 1.0 }, Goal::Memory { beyond_mib: 64 }],
     },
     Measurement {
         name: "recovery",
@@ -258,7 +259,7 @@ pub const MEASUREMENTS: &[Measurement] = &[
         runs: &[""],
         rounds: 5,
         drawn: No,
-        goals: &[Goal::Recovers { most_s_per_gib: 3.0 }],
+        goals: &[Goal::Recovers { most_s_per_gib: 3.0 }, Goal::Memory { beyond_mib: 64 }],
     },
     Measurement {
         name: "memory",

@@ -12,9 +12,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use drumlin_bench::report::{grouped, time};
+use drumlin_bench::workload::Workload;
 
 use crate::Result;
-use crate::figures::{self, Row};
+use crate::figures::{self, PERCENTILES, Row};
 use crate::kept::{self, Kept, Place};
 use crate::machine::Machine;
 use crate::measurements::{Drawn, Measurement};
@@ -63,7 +64,8 @@ pub fn write(place: &Place) -> Result<PathBuf> {
         "# Results\n\nMade by `cargo x results` of the raw lines in `results/`; not to be edited. Figures are medians over \
          rounds, in which all engines take turns. A write figure's time ends when nothing is owed; the burst \
          before stands beside it. Keys have 16 bytes, values 100, which do not compress; a write survives the \
-         process's death, if nothing else is said.\n\n",
+         process's death, if nothing else is said. `drumlin-peers` is `cargo run --release --manifest-path \
+         peers/Cargo.toml --`.\n\n",
     );
     if place.readme.is_none() {
         page.push_str("**This was a quick run: it shows that everything can be measured, and no figure means anything.**\n\n");
@@ -191,8 +193,11 @@ fn table(body: &mut String, measurement: &Measurement, rows: &[Row]) {
     );
     for row in rows {
         let some = |figure: Option<String>| figure.unwrap_or_else(|| "–".into());
+        let writes = Workload::named(&row.workload).is_some_and(Workload::writes);
         let latency = |at: usize| {
-            let mut all = row.latencies.iter().map(|one| (&one.kind, one.percentiles[at].median));
+            // Of the longest ones the longest of all rounds.
+            let of = |span: &figures::Span| if at + 1 == PERCENTILES.len() { span.most } else { span.median };
+            let mut all = row.latencies.iter().map(|one| (&one.kind, of(&one.percentiles[at])));
             match row.latencies.len() {
                 1 => some(all.next().map(|(_, ns)| time(ns))),
                 _ => all.map(|(kind, ns)| format!("{kind} {}", time(ns))).collect::<Vec<_>>().join("<br>"),
@@ -208,7 +213,7 @@ fn table(body: &mut String, measurement: &Measurement, rows: &[Row]) {
             picture::group(row, &differs(measurement, row.run)),
             row.engine,
             rate(row.rate.median),
-            some(row.burst_rate.filter(|_| row.write_amplification.is_some()).map(|span| rate(span.median))),
+            some(row.burst_rate.filter(|_| writes).map(|span| rate(span.median))),
             some(row.processor_us.map(|span| format!("{:.2} µs", span.median))),
             some(row.write_amplification.map(|span| format!("{:.1}x", span.median))),
             some(row.resident_peak.map(|span| format!("{:.0} MiB", span.most / f64::from(1 << 20)))),
@@ -251,15 +256,14 @@ fn grid(body: &mut String, kept: &Kept) {
         return;
     }
     body.push_str("<details><summary>Settings that were tried</summary>\n\n");
-    body.push_str("| run | engine | workload | ops/s | settings |\n|--:|---|---|--:|---|\n");
-    for (run, engine, workload, per_second, settings, is_best) in
-        tried.into_iter().map(|(a, b, c, d, e, f)| (a, b, c, e, d, f))
-    {
+    body.push_str("| run | engine | workload | keys | ops/s | settings |\n|--:|---|---|--:|--:|---|\n");
+    for figures::Tried { run, engine, workload, keys, settings, rate: per_second, is_best } in tried {
         let mark = if is_best { "**" } else { "" };
         let _ = writeln!(
             body,
-            "| {} | {engine} | {workload} | {mark}{}{mark} | {settings} |",
+            "| {} | {engine} | {workload} | {} | {mark}{}{mark} | {settings} |",
             run + 1,
+            grouped(keys as f64),
             rate(per_second)
         );
     }
@@ -372,7 +376,7 @@ mod tests {
             "![all engines beside each other, a million records](results/peers.svg)",
             "| fillrandom, 1 thread | **800 k** | 150 k |",
             "| log-copy | 1 | 1,000,000/s | copies |",
-            "| 1 | RocksDB | fillrandom | **200,000** | as it comes |",
+            "| 1 | RocksDB | fillrandom | 0 | **200,000** | as it comes |",
             "2025-01-01",
         ] {
             assert!(page.contains(part), "{part}\n{page}");

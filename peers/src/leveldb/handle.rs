@@ -118,6 +118,12 @@ impl Handle {
         check(message)
     }
 
+    /// Flushes its memtable and merges all of its tables.
+    pub fn merge(&self) {
+        // SAFETY: the store is open; no bounds are given, which means all of it.
+        unsafe { c::leveldb_compact_range(self.db, ptr::null(), 0, ptr::null(), 0) };
+    }
+
     /// Removes a key.
     pub fn delete(&self, key: &[u8]) -> Result<()> {
         let mut message = ptr::null_mut();

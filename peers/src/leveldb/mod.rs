@@ -26,12 +26,25 @@ pub struct Level {
     handle: Handle,
     directory: PathBuf,
     words: String,
+    merged: bool,
     stripes: Stripes,
+}
+
+/// What its grid varies.
+#[derive(Clone, Copy, Debug)]
+pub struct Choices {
+    /// Bytes of a memtable.
+    memtable: usize,
+    /// Entries between two that a block can be entered at.
+    restart: i32,
+    /// All is flushed and merged whenever all is to be settled.
+    merged: bool,
 }
 
 impl Level {
     /// Opens the store in `directory`, or makes it.
-    pub fn open(directory: &Path, bench: &Bench, memtable: usize, restart: i32) -> Result<Level> {
+    pub fn open(directory: &Path, bench: &Bench, choices: Choices) -> Result<Level> {
+        let Choices { memtable, restart, merged } = choices;
         let opening = Opening {
             memtable,
             cache: (bench.memory << 20).saturating_sub(2 * memtable),
@@ -44,7 +57,8 @@ impl Level {
         Ok(Level {
             handle: Handle::open(directory, &opening)?,
             directory: directory.into(),
-            words: words(bench, memtable, restart),
+            words: words(bench, choices),
+            merged,
             stripes: Stripes::default(),
         })
     }
@@ -90,27 +104,31 @@ fn owes(tables: &str) -> bool {
     over(level, count, bytes)
 }
 
-fn words(bench: &Bench, memtable: usize, restart: i32) -> String {
+fn words(bench: &Bench, Choices { memtable, restart, merged }: Choices) -> String {
     let cache = bench.memory.saturating_sub((2 * memtable) >> 20);
     let compressed = if bench.compression == Compress::None { "no compression" } else { "Snappy" };
+    let merged = if merged { ", flushed and merged when settled" } else { "" };
     format!(
-        "two memtables of {} MiB, block cache of {cache} MiB, {compressed}, a restart every {restart} entries",
+        "two memtables of {} MiB, block cache of {cache} MiB, {compressed}, a restart every {restart} entries{merged}",
         memtable >> 20
     )
 }
 
-/// The grid: sizes of memtables, and how finely a block can be entered.
+/// The grid: sizes of memtables, how finely a block can be entered, and whether reads find all merged.
 pub fn settings(terms: &Terms) -> Vec<Setting> {
     let half = (terms.bench.memory << 20) / 2;
     let usual = terms.bench.memtable.map_or((64 << 20).min(half / 2), |mib| mib << 20);
-    let mut grid = vec![(usual, 16), (usual, 4)];
+    let of = |memtable, restart, merged| Choices { memtable, restart, merged };
+    let mut grid = vec![of(usual, 16, false), of(usual, 4, false), of(usual, 16, true), of(usual, 4, true)];
     if terms.bench.memtable.is_none() {
-        grid.extend([4 << 20, 16 << 20].into_iter().filter(|size| *size < usual).map(|size| (size, 16)));
+        grid.extend(
+            [4 << 20, 16 << 20].into_iter().filter(|size| *size < usual).map(|size| of(size, 16, false)),
+        );
     }
-    let setting = |(memtable, restart): (usize, i32)| {
+    let setting = |choices: Choices| {
         let bench = terms.bench.clone();
-        let open = move |directory: &Path| Level::open(directory, &bench, memtable, restart);
-        Setting::new(words(&terms.bench, memtable, restart), open)
+        let open = move |directory: &Path| Level::open(directory, &bench, choices);
+        Setting::new(words(&terms.bench, choices), open)
     };
     grid.into_iter().map(setting).collect()
 }
@@ -196,6 +214,9 @@ impl Engine for Level {
     }
 
     fn settle(&self) -> Result<()> {
+        if self.merged {
+            self.handle.merge();
+        }
         while !self.is_settled()? {
             std::thread::sleep(Duration::from_millis(2));
         }

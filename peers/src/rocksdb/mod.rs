@@ -86,12 +86,22 @@ pub fn grid(bench: &Bench) -> Vec<Choices> {
         mapped,
         Choices { level_0: 1, ..mapped },
     ];
+    // As many memtables as fill half of the memory, which is Drumlin's share for them; merges in parts, as Drumlin's.
+    let memtables = (half / usual).max(2);
+    let parts = bench.background.max(1);
+    let many = Choices { memtables, parts, ..kept };
+    grid.extend([many, Choices { writes: Writes::Led, ..many }, Choices { parts, ..kept }]);
     // The memory component is what is compared if its size is given.
     if bench.memtable.is_none() {
         let sizes = [256 << 20, half].into_iter().filter(|size| *size <= half && *size > usual);
         grid.extend(sizes.map(|memtable| Choices { memtable, ..kept }));
-        grid.dedup();
     }
+    let mut seen: Vec<Choices> = Vec::new();
+    grid.retain(|choices| {
+        let is_new = !seen.contains(choices);
+        seen.push(*choices);
+        is_new
+    });
     grid
 }
 

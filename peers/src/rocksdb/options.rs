@@ -29,8 +29,12 @@ pub enum Writes {
 /// What the grid varies.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Choices {
-    /// Bytes of a memtable; there may be two.
+    /// Bytes of a memtable.
     pub memtable: usize,
+    /// Memtables there may be.
+    pub memtables: usize,
+    /// Parts in which a merge may be done side by side, as Drumlin does it.
+    pub parts: usize,
     /// See [`Writes`].
     pub writes: Writes,
     /// The lock-free cache, not the one with a lock a shard.
@@ -58,6 +62,8 @@ impl Choices {
     pub fn plain(memtable: usize) -> Choices {
         Choices {
             memtable,
+            memtables: 2,
+            parts: 1,
             writes: Writes::Grouped,
             clock_cache: false,
             hash_index: false,
@@ -73,7 +79,8 @@ impl Choices {
 
     /// In words.
     pub fn words(&self) -> String {
-        let mut words = format!("two memtables of {} MiB", self.memtable >> 20);
+        let count = if self.memtables == 2 { "two".into() } else { self.memtables.to_string() };
+        let mut words = format!("{count} memtables of {} MiB", self.memtable >> 20);
         let mut add = |is: bool, what: &str| {
             if is {
                 words += ", ";
@@ -87,6 +94,7 @@ impl Choices {
         add(self.hash_index, "hash index in data blocks");
         add(self.restart != 16, &format!("a restart every {} entries", self.restart));
         add(self.level_0 != 4, &format!("merges from {} tables of level 0 on", self.level_0));
+        add(self.parts != 1, &format!("merges in {} parts", self.parts));
         add(self.memtable_filter, "memtable filter");
         add(self.mapped, "tables mapped: blocks in the page cache");
         add(!self.verified, "checksums of blocks not compared");
@@ -119,10 +127,14 @@ impl Choices {
         options.create_if_missing(true);
         options.set_block_based_table_factory(&blocks);
         options.set_write_buffer_size(self.memtable);
-        options.set_max_write_buffer_number(2);
+        options.set_max_write_buffer_number(self.memtables as i32);
+        options.set_max_subcompactions(self.parts as u32);
         options.set_target_file_size_base(bench.table_size);
-        let buffers =
-            WriteBufferManager::new_write_buffer_manager_with_cache(2 * self.memtable, false, cache);
+        let buffers = WriteBufferManager::new_write_buffer_manager_with_cache(
+            self.memtables * self.memtable,
+            false,
+            cache,
+        );
         options.set_write_buffer_manager(&buffers);
         options.set_max_background_jobs(bench.background.max(2) as i32);
         options.set_compression_type(match bench.compression {

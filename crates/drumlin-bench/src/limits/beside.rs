@@ -4,7 +4,7 @@
 //!
 //! 1. A put cannot be faster than a copy into the log; if it is to survive a power loss, than its share of a sync; if it is
 //!    not logged, than a change of a line of memory.
-//! 2. A get or a scan cannot be faster than one cache miss; an update or a delete of what is there, than a miss and a put.
+//! 2. A get or a scan cannot be faster than one cache miss; an update, than a miss and a put; a delete, than a put.
 //! 3. A walk over all records cannot be faster than reading their bytes.
 //! 4. A mix cannot be faster than its parts together. Of calls that take several keys nothing is said: they overlap misses.
 //!

@@ -20,13 +20,14 @@ mod words;
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Barrier, OnceLock};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
 use crate::engine::Result;
+use crate::latency::Percentiles;
 use crate::report::{grouped, time};
 
 /// Where and for how long limits are measured.
@@ -42,6 +43,8 @@ pub struct Ground {
     pub far_bytes: usize,
     /// Bytes of a file that is written in one go.
     pub file_bytes: usize,
+    /// How late threads woke, once that was measured.
+    lateness: OnceLock<Percentiles>,
 }
 
 impl Ground {
@@ -53,6 +56,7 @@ impl Ground {
             threads: threads.max(1),
             far_bytes: 512 << 20,
             file_bytes: 512 << 20,
+            lateness: OnceLock::new(),
         }
     }
 }
@@ -248,6 +252,7 @@ fn rate<S: FnMut(u64)>(threads: usize, time: Duration, begin: impl Fn(usize) -> 
                 scope.spawn(move || {
                     let mut step = begin(thread);
                     ready.wait();
+                    ready.wait();
                     let mut done = 0;
                     while !over.load(Ordering::Relaxed) {
                         (done..done + LOOK_EVERY).for_each(&mut step);
@@ -258,7 +263,10 @@ fn rate<S: FnMut(u64)>(threads: usize, time: Duration, begin: impl Fn(usize) -> 
             })
             .collect();
         ready.wait();
+        // All have made what they need. The clock runs before the first of them goes on: where all processors are busy, this
+        // thread may be the last to leave the barrier.
         let began = Instant::now();
+        ready.wait();
         std::thread::sleep(time);
         over.store(true, Ordering::Relaxed);
         let done: u64 = hands.into_iter().map(|hand| hand.join().expect("a limit's panic is its own")).sum();

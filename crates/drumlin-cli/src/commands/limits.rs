@@ -40,7 +40,8 @@ pub fn run(args: &Args, asked: &Limits) -> Result<()> {
         )));
     }
     let (time, bytes) = (Duration::from_secs_f64(asked.seconds), asked.size << 20);
-    let ground = Ground { time, far_bytes: bytes, file_bytes: bytes, ..Ground::new(&place, threads) };
+    let mut ground = Ground::new(&place, threads);
+    (ground.time, ground.far_bytes, ground.file_bytes) = (time, bytes, bytes);
     let mut out = Output::new();
     if !args.json {
         out.line(format!("{:24} {:>3} {:>16}  what was done", "limit", "on", "at most"))?;

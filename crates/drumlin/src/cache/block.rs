@@ -83,7 +83,7 @@ impl Head {
         self.in_slab
     }
 
-    /// Bytes that it takes, with its slot in the cache (half of which are empty, at least).
+    /// Bytes that it takes, with its slot in the cache (of which five in eight are empty, at least).
     pub(super) fn charge(&self) -> usize {
         charge(self.length, self.in_slab)
     }

@@ -24,7 +24,7 @@
 //! Layout in memory: a shard is an array of buckets, one cache line of eight pointers each; the pointers' low six bits
 //! hold a part of the hash. What they point to is a block: a head of 32 bytes, then the block's own (`block`). So a
 //! look-up reads the line of a bucket, and one that has both the name to compare and the block's beginning.
-//! The array doubles when half full. A new block's reference bit is clear, unless it takes the
+//! The array doubles when three of eight slots are full. A new block's reference bit is clear, unless it takes the
 //! place of blocks in use: a block read once by a scan goes before a block that was asked for twice.
 //! From [`SLAB_BYTES`] of capacity on, `insert` copies a block into a run of a slab's chunk, in a huge page (`slab`): a
 //! small cache's blocks, and those too large for a run, lie where they were read. Slabs are chosen by hash; where one has
