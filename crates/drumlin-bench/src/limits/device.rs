@@ -2,6 +2,8 @@
 //!
 //! Place: named in the table of `limits`. Files are reached as the store reaches them, through `drumlin::env`.
 
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -14,6 +16,8 @@ use crate::keys::mix;
 const BLOCK_BYTES: usize = 4096;
 /// Bytes of one append.
 const APPEND_BYTES: usize = 1 << 20;
+/// Bytes of a log's record, as in `memory`.
+const LOG_RECORD_BYTES: usize = 128;
 
 /// A file of so many random bytes, synced.
 fn file(ground: &Ground, scrap: &Scrap) -> Result<()> {
@@ -43,6 +47,16 @@ pub(super) fn read_cached(ground: &Ground, threads: usize) -> Result<f64> {
 
 pub(super) fn read_direct(ground: &Ground, threads: usize) -> Result<f64> {
     read(ground, threads, ReadMode::Direct)
+}
+
+/// The log that others have: a call of the system for each record, which then lies in the page cache.
+pub(super) fn log_call(ground: &Ground, threads: usize) -> Result<f64> {
+    let scrap = Scrap::new(ground, "log-call");
+    let file = OpenOptions::new().create(true).append(true).open(&scrap.0)?;
+    rate_of(threads, ground.time, |_| {
+        let mut file = &file;
+        move |number| Ok(file.write_all(&[number as u8; LOG_RECORD_BYTES])?)
+    })
 }
 
 /// Bytes a second.

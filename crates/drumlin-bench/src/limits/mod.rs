@@ -181,6 +181,13 @@ const MEASURES: &[Measure] = &[
         memory::log_copy,
     ),
     measure(
+        "log-call",
+        "append 128 bytes to a file by a call of their own",
+        PerSecond,
+        Asked,
+        device::log_call,
+    ),
+    measure(
         "log-copy-update",
         "the same, and change a random line of a table under its lock",
         PerSecond,
