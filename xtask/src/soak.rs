@@ -64,6 +64,13 @@ const SOAKS: &[Soak] = &[
         rounds: 64,
         test: &["--test", "memory"],
     },
+    Soak {
+        name: "hot",
+        shows: "updates of a hundred keys keep to memory and log, and flush next to nothing; rounds are millions of updates",
+        variable: "DRUMLIN_HOT_MILLIONS",
+        rounds: 100,
+        test: &["--test", "two_tier"],
+    },
 ];
 
 /// Runs the named soak, or lists them.

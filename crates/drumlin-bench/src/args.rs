@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use drumlin::{Compression, Durability};
+use drumlin::{Compression, Durability, Memory, Parts, TwoTier};
 
 use crate::drive::Plan;
 use crate::store::Settings;
@@ -38,6 +38,15 @@ impl Survives {
             Survives::Disk => "Disk",
         }
     }
+}
+
+/// The memory component.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Component {
+    /// A skiplist.
+    Sorted,
+    /// A hash over a skiplist.
+    TwoTier,
 }
 
 /// How blocks are compressed.
@@ -69,7 +78,7 @@ pub struct Bench {
     /// Operations of workloads that write, of all threads together [default: as many as keys]
     #[arg(long, value_name = "N")]
     pub writes: Option<u64>,
-    /// End each workload after so many seconds, if operations are left
+    /// End each workload after so many seconds, if operations are left; not one that puts or removes every key once
     #[arg(long, value_name = "SECONDS")]
     pub duration: Option<f64>,
     /// Threads
@@ -99,6 +108,9 @@ pub struct Bench {
     /// All memory of the store, in MiB
     #[arg(long, default_value_t = 256, value_name = "MIB")]
     pub memory: usize,
+    /// The memory component
+    #[arg(long, alias = "memtablerep", value_enum, default_value = "sorted")]
+    pub component: Component,
     /// Bytes of one memtable, in MiB [default: as its share of the memory allows]
     #[arg(long, value_name = "MIB")]
     pub memtable: Option<usize>,
@@ -117,6 +129,19 @@ pub struct Bench {
     /// Threads for flushes and merges
     #[arg(long, default_value_t = 2, value_name = "N")]
     pub background: usize,
+    /// Of these, threads that sort what the hash of a two-tier component holds while it is written to
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub drain: usize,
+    /// Of a two-tier component, how much its hash may take, in percent
+    #[arg(long, default_value_t = 25, value_name = "PERCENT")]
+    pub hash_percent: usize,
+    /// Of a two-tier component, cut the order of keys by so many of their first bits [default: as the keys of what was flushed
+    /// last would have it]
+    #[arg(long, value_name = "BITS")]
+    pub top_bits: Option<u32>,
+    /// A write figure's time ends when what is in memory is sorted, too
+    #[arg(long)]
+    pub sorted: bool,
     /// Rounds; each begins anew, and medians are printed at the end
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub rounds: u32,
@@ -181,10 +206,13 @@ impl Bench {
     /// What `workload` is to do.
     pub fn plan(&self, workload: &Workload) -> Plan {
         let asked = if workload.writes() { self.writes } else { self.reads };
+        let asked = asked.unwrap_or_else(|| workload.operations(self.num));
+        // What is to begin with a full store finds one: db_bench's duration is not for these either.
+        let is_of_every_key = workload.is_of_every_key();
         Plan {
             keys: self.num,
-            operations: asked.unwrap_or_else(|| workload.operations(self.num)),
-            at_most: self.duration.map(Duration::from_secs_f64),
+            operations: if is_of_every_key { asked.min(self.num) } else { asked },
+            at_most: self.duration.filter(|_| !is_of_every_key).map(Duration::from_secs_f64),
             threads: self.threads,
             rate: self.rate,
             batch: self.batch_size,
@@ -216,7 +244,17 @@ impl Bench {
             table_bytes: self.table_size,
             filter_bits: self.bloom_bits,
             background_threads: self.background,
+            memory: match self.component {
+                Component::Sorted => Memory::Sorted,
+                Component::TwoTier => Memory::TwoTier,
+            },
             flushed: false,
+            two_tier: TwoTier {
+                drain_threads: self.drain,
+                hash_percent: self.hash_percent,
+                parts: self.top_bits.map_or(Parts::Learned, Parts::TopBits),
+            },
+            sorted: self.sorted,
             must_exist: self.use_existing_db,
         }
     }

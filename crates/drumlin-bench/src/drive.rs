@@ -73,6 +73,8 @@ pub struct Measured {
     pub drained: Duration,
     /// Bytes owed when the last thread was done.
     pub debt_at_burst: Option<u64>,
+    /// Records in no order yet when the last thread was done.
+    pub unsorted_at_burst: Option<u64>,
     /// Bytes owed when nothing was to be owed any more.
     pub debt_left: Option<u64>,
     /// Latencies by kind of operation, those that happened.
@@ -156,11 +158,13 @@ pub fn drive(engine: &dyn Engine, workload: &Workload, plan: &Plan, progress: &P
         }
         measured.burst = began.elapsed();
         measured.debt_at_burst = engine.debt_bytes();
+        measured.unsorted_at_burst = engine.unsorted();
         run.over.store(true, Ordering::Relaxed);
         if let Some(beside) = beside {
             let share = beside.join().expect("a worker's panic is the bench's");
             measured.beside = Some(share.operations);
             measured.user_bytes += share.user_bytes;
+            measured.note_latencies(share.latencies);
         }
         (measured, began, usage_before)
     });
@@ -180,7 +184,11 @@ impl Measured {
         self.operations += share.operations;
         self.found += share.found;
         self.user_bytes += share.user_bytes;
-        for (kind, latency) in share.latencies {
+        self.note_latencies(share.latencies);
+    }
+
+    fn note_latencies(&mut self, latencies: Vec<(Kind, Latency)>) {
+        for (kind, latency) in latencies {
             match self.latencies.iter_mut().find(|(of, _)| *of == kind) {
                 Some((_, all)) => all.join(&latency),
                 None => self.latencies.push((kind, latency)),
@@ -207,13 +215,18 @@ impl Run<'_> {
     /// Puts as fast as it can until the others are done.
     fn write_beside(&self) -> Share {
         let mut hand = Hand::new(self, u64::from(u32::MAX));
+        hand.share.latencies = vec![(Kind::Put, Latency::default())];
         self.ready.wait();
+        let mut last = Instant::now();
         // Once at least, however short the others are at work.
         loop {
             match hand.act(Kind::Put) {
                 Ok(()) => hand.share.operations += 1,
                 Err(error) => self.fail(error),
             }
+            let now = Instant::now();
+            hand.note(Kind::Put, now - last);
+            last = now;
             if self.over.load(Ordering::Relaxed) {
                 return hand.share;
             }
@@ -350,7 +363,7 @@ impl<'a> Hand<'a> {
         match self.run.workload.scans {
             Length::Asked => self.run.plan.scan_length,
             Length::Exactly(records) => records,
-            Length::UpTo(most) => self.chooser.random().random_range(1..=most),
+            Length::Between(least, most) => self.chooser.random().random_range(least..=most),
         }
     }
 

@@ -96,6 +96,10 @@ pub trait Engine: Send + Sync {
     fn settle(&self) -> Result<()>;
     /// Bytes that compaction owes, if the engine tells.
     fn debt_bytes(&self) -> Option<u64>;
+    /// Records in memory that are in no order yet, if the engine tells.
+    fn unsorted(&self) -> Option<u64> {
+        None
+    }
     /// What it moved, if it can be counted where files are called.
     fn traffic(&self) -> Option<Traffic>;
     /// Where its data is.

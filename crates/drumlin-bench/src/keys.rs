@@ -69,6 +69,9 @@ pub enum Choice {
     },
     /// mixgraph's power law.
     Power,
+    /// Of the operations half go to 1.5 % of the keys, 75 % to 10 %, and 2.5 % to a tenth of the keys, of which each is seen
+    /// once, until all were. (cLSM §5.2: logs of production.)
+    HeavyTail,
 }
 
 /// Chooses numbers below a bound that may grow.
@@ -100,7 +103,8 @@ impl Chooser {
             random: SmallRng::seed_from_u64(mix(seed).wrapping_add(thread)),
             zipf,
             permutation: Permutation::new(keys.max(1), seed),
-            next: first,
+            // Of the tenth whose keys are seen once each thread has its own part, too.
+            next: if choice == Choice::HeavyTail { first / 10 } else { first },
             block_keys: block_keys.max(1),
         }
     }
@@ -136,6 +140,17 @@ impl Chooser {
                 } else {
                     self.random.random_range(0..keys)
                 }
+            }
+            Choice::HeavyTail => {
+                let part = |share: f64| ((keys as f64 * share) as u64).clamp(1, keys);
+                let draw: f64 = self.random.random();
+                let rank = match draw {
+                    draw if draw < 0.5 => self.random.random_range(0..part(0.015)),
+                    draw if draw < 0.75 => self.random.random_range(0..part(0.1)),
+                    draw if draw < 0.975 => self.random.random_range(0..part(0.9)),
+                    _ => keys - 1 - self.step() % part(0.1),
+                };
+                self.permutation.at(rank)
             }
             Choice::Power => {
                 let u: f64 = self.random.random();
@@ -225,6 +240,16 @@ mod tests {
         let blocks = draw(Choice::HotBlocks { operations: 0.9, blocks: 0.1 }, 10_000, 200_000);
         let in_hot: u64 = blocks.iter().filter(|(n, _)| (*n / 10) % 10 == 0).map(|(_, count)| count).sum();
         assert!((180_000..184_500).contains(&in_hot), "{in_hot}");
+    }
+
+    #[test]
+    fn the_heavy_tail_is_as_heavy_as_the_logs() {
+        let seen = draw(Choice::HeavyTail, 100_000, 200_000);
+        let few = popular(&seen, 100_000, 0.015);
+        let tenth = popular(&seen, 100_000, 0.1);
+        assert!((0.5..0.56).contains(&few) && (0.75..0.85).contains(&tenth), "{few} {tenth}");
+        let once = seen.values().filter(|count| **count == 1).count();
+        assert!(once * 10 > seen.len(), "{once} of {}", seen.len());
     }
 
     #[test]

@@ -9,7 +9,8 @@
 //! latency   how long things took       usage     processor, device, memory
 //! counting  what goes through files    report    a run as text and as JSON
 //! medians   rounds put together    limits   what the machine can do
-//! reopen    a closed or killed store, opened
+//! reopen    a closed or killed store, opened   machine   what figures are true of
+//! canvas    what pictures are drawn on
 //! ```
 //! 1. A write figure's time ends when nothing is owed; the burst stands beside it, never alone.
 //! 2. Every figure is printed with what it hangs on.
@@ -20,12 +21,14 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 pub mod args;
+pub mod canvas;
 pub mod counting;
 pub mod drive;
 pub mod engine;
 pub mod keys;
 pub mod latency;
 pub mod limits;
+pub mod machine;
 pub mod medians;
 pub mod permutation;
 mod reopen;

@@ -69,6 +69,8 @@ pub struct Line {
     pub burst_rate: f64,
     /// Bytes that compaction owed then.
     pub debt_bytes: Option<u64>,
+    /// Records in memory that were in no order yet then.
+    pub unsorted: Option<u64>,
     /// Bytes that it owed when the drained time ended.
     pub debt_left_bytes: Option<u64>,
     /// Processor time of an operation, in microseconds, the background's included; in an open loop, what its threads need to sleep
@@ -154,6 +156,7 @@ impl Line {
             rate: if workload.writes() { drained } else { burst_rate },
             burst_rate,
             debt_bytes: measured.debt_at_burst,
+            unsorted: measured.unsorted_at_burst,
             debt_left_bytes: measured.debt_left,
             processor_us: measured.usage.processor.as_secs_f64() * 1e6 / operations,
             write_amplification: traffic.and_then(|t| of_user(t.written)),
@@ -219,6 +222,9 @@ impl fmt::Display for Line {
         }
         if let Some(left) = self.debt_left_bytes.filter(|left| *left > 0) {
             write!(f, " and {} still owed at the end", mib(left))?;
+        }
+        if let Some(unsorted) = self.unsorted.filter(|unsorted| *unsorted > 0) {
+            write!(f, ", {} records not sorted then", grouped(unsorted as f64))?;
         }
         if let Some(puts) = self.beside {
             write!(f, ", beside {} puts", grouped(puts as f64))?;

@@ -9,7 +9,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use drumlin::env::{Env, RealFs};
-use drumlin::{Compression, Db, Durability, Keyspace, KeyspaceOptions, Options, WriteOptions};
+use drumlin::{
+    Compression, Db, Durability, Keyspace, KeyspaceOptions, Memory, Options, TwoTier, WriteOptions,
+};
 
 use crate::counting::CountingFs;
 use crate::engine::{Change, Engine, Error, Holds, Result, SeeRecord, SeeValue, Traffic};
@@ -19,6 +21,8 @@ use crate::engine::{Change, Engine, Error, Holds, Result, SeeRecord, SeeValue, T
 pub struct Settings {
     /// All its memory.
     pub memory_bytes: usize,
+    /// The memory component.
+    pub memory: Memory,
     /// Bytes of one memtable, if not as its share allows.
     pub memtable_bytes: Option<usize>,
     /// What a write survives.
@@ -35,6 +39,10 @@ pub struct Settings {
     pub background_threads: usize,
     /// Memtables are flushed whenever all is to be settled.
     pub flushed: bool,
+    /// How memory in two tiers is kept.
+    pub two_tier: TwoTier,
+    /// Memory is sorted whenever all is to be settled.
+    pub sorted: bool,
     /// The store was left by a bench before: another one is refused, and none is made.
     pub must_exist: bool,
 }
@@ -44,6 +52,7 @@ impl Default for Settings {
         let (options, keyspace) = (Options::default(), KeyspaceOptions::default());
         Settings {
             memory_bytes: options.memory_bytes,
+            memory: keyspace.memory,
             memtable_bytes: keyspace.memtable_bytes,
             durability: options.durability,
             compression: keyspace.compression,
@@ -52,6 +61,8 @@ impl Default for Settings {
             filter_bits: keyspace.filter_bits_per_key,
             background_threads: options.background_threads,
             flushed: false,
+            two_tier: options.two_tier,
+            sorted: false,
             must_exist: false,
         }
     }
@@ -81,11 +92,13 @@ impl Store {
             memory_bytes: settings.memory_bytes,
             durability: settings.durability.max(Durability::Process),
             background_threads: settings.background_threads,
+            two_tier: settings.two_tier,
             // A large memtable must not be flushed because of its log.
             log_bytes_max: settings.memtable_bytes.map_or(0, |bytes| bytes * 4).max(default.log_bytes_max),
             ..default
         };
         let keyspace_options = KeyspaceOptions {
+            memory: settings.memory,
             memtable_bytes: settings.memtable_bytes,
             compression: settings.compression,
             block_bytes: settings.block_bytes,
@@ -129,8 +142,18 @@ impl Engine for Store {
         let Settings { compression, block_bytes, filter_bits, background_threads, flushed, .. } =
             &self.settings;
         let flushed = if *flushed { ", memtables flushed when settled" } else { "" };
+        let memory = match self.settings.memory {
+            Memory::Sorted => String::new(),
+            Memory::TwoTier => {
+                let TwoTier { drain_threads, hash_percent, parts } = self.settings.two_tier;
+                let sorted = if self.settings.sorted { ", sorted when settled" } else { "" };
+                format!(
+                    ", two-tier memory with {hash_percent} % of hash, {drain_threads} drain threads, parts {parts:?}{sorted}"
+                )
+            }
+        };
         format!(
-            "blocks of {block_bytes} bytes, {compression:?}, {filter_bits} filter bits a key, {background_threads} background threads{flushed}"
+            "blocks of {block_bytes} bytes, {compression:?}, {filter_bits} filter bits a key, {background_threads} background threads{memory}{flushed}"
         )
     }
 
@@ -197,11 +220,18 @@ impl Engine for Store {
         if self.settings.flushed {
             self.db.flush()?;
         }
+        if self.settings.sorted {
+            self.keyspace.settle()?;
+        }
         Ok(self.db.wait_for_idle()?)
     }
 
     fn debt_bytes(&self) -> Option<u64> {
         Some(self.db.stats().debt_bytes)
+    }
+
+    fn unsorted(&self) -> Option<u64> {
+        Some(self.db.stats().keyspaces.iter().map(|keyspace| keyspace.memtable_unsorted).sum())
     }
 
     fn traffic(&self) -> Option<Traffic> {

@@ -86,8 +86,8 @@ pub enum Length {
     Asked,
     /// So many.
     Exactly(usize),
-    /// From one to so many, all alike.
-    UpTo(usize),
+    /// From so many to so many, all alike.
+    Between(usize, usize),
 }
 
 /// How a store ended that a workload opens.
@@ -112,7 +112,7 @@ pub struct Workload {
     pub keys: Choice,
     /// What it does, and how often, as a share of all operations.
     pub mix: &'static [(Kind, f64)],
-    /// One more thread writes as fast as it can; its puts are counted, and not timed.
+    /// One more thread writes as fast as it can; its puts are counted and timed, and no part of the rate.
     pub beside_writer: bool,
     /// Records of a scan.
     pub scans: Length,
@@ -132,6 +132,7 @@ const fn one(
 }
 
 const ZIPF: Choice = Choice::Zipfian(0.99);
+const HOT: Choice = HotBlocks { operations: 0.9, blocks: 0.1 };
 
 use Begins::{Empty, Full, Half};
 use Choice::{HotBlocks, HotKeys, Latest, Permuted, Power, Sequence, Uniform};
@@ -151,8 +152,7 @@ pub const WORKLOADS: &[Workload] = &[
     one("readreverse", "reads all records downwards", Full, Sequence, &[(WalkBack, 1.0)]),
     one("readrandom", "gets random keys", Full, Uniform, &[(Get, 1.0)]),
     one("readmissing", "gets random keys that are absent", Full, Uniform, &[(GetAbsent, 1.0)]),
-    one("readhot", "gets keys, 90 % of them in 10 % of the blocks (cLSM)", Full,
-        HotBlocks { operations: 0.9, blocks: 0.1 }, &[(Get, 1.0)]),
+    one("readhot", "gets keys, 90 % of them in 10 % of the blocks (cLSM)", Full, HOT, &[(Get, 1.0)]),
     one("multireadrandom", "gets random keys, --batch-size at once", Full, Uniform, &[(GetMany, 1.0)]),
     one("seekrandom", "scans a few records from a random key on", Full, Uniform, &[(Scan, 1.0)]),
     Workload { beside_writer: true, ..one("readwhilewriting", "gets random keys beside one thread that puts", Full, Uniform, &[(Get, 1.0)]) },
@@ -168,10 +168,21 @@ pub const WORKLOADS: &[Workload] = &[
     one("ycsbb", "YCSB B: 95 % gets, 5 % puts", Full, ZIPF, &[(Get, 0.95), (Put, 0.05)]),
     one("ycsbc", "YCSB C: gets", Full, ZIPF, &[(Get, 1.0)]),
     one("ycsbd", "YCSB D: 95 % gets of the latest, 5 % inserts", Full, Latest(0.99), &[(Get, 0.95), (Insert, 0.05)]),
-    Workload { scans: Length::UpTo(100), ..one("ycsbe", "YCSB E: 95 % scans of 1 to 100 records, 5 % inserts", Full, ZIPF, &[(Scan, 0.95), (Insert, 0.05)]) },
+    Workload { scans: Length::Between(1, 100), ..one("ycsbe", "YCSB E: 95 % scans of 1 to 100 records, 5 % inserts", Full, ZIPF, &[(Scan, 0.95), (Insert, 0.05)]) },
     one("ycsbf", "YCSB F: half gets, half atomic updates", Full, ZIPF, &[(Get, 0.5), (Update, 0.5)]),
     one("mixbalanced", "50 % gets, 25 % puts, 25 % deletes (FloDB)", Half, Uniform, &[(Get, 0.5), (Put, 0.25), (Delete, 0.25)]),
     Workload { scans: Length::Exactly(100), ..one("mixscan", "95 % puts, 5 % scans of 100 records (FloDB)", Half, Uniform, &[(Put, 0.95), (Scan, 0.05)]) },
+    Workload { scans: Length::Exactly(100), ..one("mixscan2", "98 % puts, 2 % scans of 100 records (FloDB)", Half, Uniform, &[(Put, 0.98), (Scan, 0.02)]) },
+    Workload { scans: Length::Exactly(100), ..one("mixscan10", "90 % puts, 10 % scans of 100 records (FloDB)", Half, Uniform, &[(Put, 0.9), (Scan, 0.1)]) },
+    Workload { scans: Length::Exactly(100), ..one("mixscan20", "80 % puts, 20 % scans of 100 records (FloDB)", Half, Uniform, &[(Put, 0.8), (Scan, 0.2)]) },
+    Workload { scans: Length::Exactly(100), ..one("mixscan50", "50 % puts, 50 % scans of 100 records (FloDB)", Half, Uniform, &[(Put, 0.5), (Scan, 0.5)]) },
+    one("mixwrites", "half puts, half deletes (FloDB)", Empty, Uniform, &[(Put, 0.5), (Delete, 0.5)]),
+    one("mixhot", "half gets, half puts, 90 % in 10 % of the blocks (cLSM)", Full, HOT, &[(Get, 0.5), (Put, 0.5)]),
+    Workload { scans: Length::Between(10, 20), ..one("mixscanhot", "94 % puts, 6 % scans of 10 to 20 records, 90 % in 10 % of the blocks (cLSM)", Full, HOT,
+        &[(Put, 0.9375), (Scan, 0.0625)]) },
+    one("putifabsenthot", "puts keys if they are absent, 90 % in 10 % of the blocks (cLSM)", Empty, HOT, &[(PutIfAbsent, 1.0)]),
+    one("mixproduction", "90 % gets, 10 % puts, half on 1.5 % of the keys, 75 % on 10 %, some seen once (cLSM)", Full,
+        Choice::HeavyTail, &[(Get, 0.9), (Put, 0.1)]),
     one("mixskewed", "half gets, half puts, 98 % of them on 2 % of the keys (FloDB)", Half,
         HotKeys { operations: 0.98, keys: 0.02 }, &[(Get, 0.5), (Put, 0.5)]),
     Workload { opens: Some(Ended::Closed), ..one("open", "opens the closed store, until the first get and scan", Full, Uniform, &[(Open, 1.0)]) },
@@ -191,6 +202,11 @@ impl Workload {
             (None, [(PutSynced, _)]) => (keys / 1000).max(1),
             (None, _) => keys,
         }
+    }
+
+    /// True if it puts or removes every key once, in an order of its own: it is done when it has, however long that takes.
+    pub fn is_of_every_key(&self) -> bool {
+        self.writes() && matches!(self.keys, Sequence | Permuted)
     }
 
     /// True if one call may take several keys.

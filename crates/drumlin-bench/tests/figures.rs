@@ -31,7 +31,7 @@ fn every_workload_does_what_it_was_asked_for() {
                 "readseq" | "readreverse" => threads.parse().expect("a number"),
                 // An open, a get, a scan.
                 "open" | "recover" => 3,
-                _ => asked,
+                _ => asked + line.beside.unwrap_or(0),
             };
             assert_eq!(counted, right, "{line:?}");
             assert_eq!(line.debt_left_bytes.unwrap_or(0), 0, "{line:?}");

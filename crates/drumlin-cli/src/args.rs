@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use clap::{ArgGroup, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 use drumlin_bench::args::Bench;
+use drumlin_paper::args::Paper;
 
 use crate::failure::{Failure, Result};
 use crate::help;
@@ -28,7 +29,8 @@ const KEYSPACE_DEFAULT: &str = "default";
 #[derive(Debug, Parser)]
 #[command(name = "drumlin", version, arg_required_else_help = true, after_help = help::PROGRAM)]
 pub struct Args {
-    /// Directory of the store [default: drumlin-db; for `tour`: ./drumlin-tour; for `bench` and `limits`: one that is removed again]
+    /// Directory of the store [default: drumlin-db; for `tour`: ./drumlin-tour; for `bench`, `limits` and `paper`: one that is
+    /// removed again]
     #[arg(long, global = true, value_name = "DIR", value_hint = ValueHint::DirPath)]
     db: Option<PathBuf>,
 
@@ -77,6 +79,7 @@ impl Args {
             | Command::Inspect(_)
             | Command::Bench(_)
             | Command::Limits(_)
+            | Command::Paper(_)
             | Command::Tour
             | Command::Completions { .. }
                 if self.keyspace.is_some() =>
@@ -152,6 +155,9 @@ pub enum Command {
     /// Measure what this machine can do at most
     #[command(after_help = help::LIMITS)]
     Limits(Limits),
+    /// Measure the figures of the papers anew, and check what they claim
+    #[command(after_help = help::PAPER)]
+    Paper(Box<Paper>),
     /// Walk through the engine on real data, with checks, and leave the store to explore
     #[command(after_help = help::TOUR)]
     Tour,
@@ -197,6 +203,7 @@ impl Command {
             Command::Compact => "compact",
             Command::Bench(_) => "bench",
             Command::Limits(_) => "limits",
+            Command::Paper(_) => "paper",
             Command::Tour => "tour",
             Command::Completions { .. } => "completions",
         }
@@ -468,6 +475,7 @@ mod tests {
                 "cas" => &["cas", "k", "--absent", "v"],
                 "completions" => &["completions", "bash"],
                 "inspect" => &["inspect", "table", "00000001-00.tbl"],
+                "paper" => &["paper", "flodb"],
                 _ => &[name],
             };
             assert_eq!(parse(line).unwrap().command.name(), name);

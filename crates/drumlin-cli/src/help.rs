@@ -111,10 +111,10 @@ data that is given up when the device is full. Keys are puts less deletes, so on
 merge; `count` counts. Bytes are alive in the tables under which no deeper level has the same keys. With --keyspace: the \
 figures of that one alone.
 
-With --json: {\"keyspaces\":[{\"name\",\"memtable_bytes\",\"memtable_versions\",\"frozen_memtables\",\"keys\",\
-\"live_bytes\",\"levels\":[{\"tables\",\"bytes\",\"versions\"},...]},...],\"tables\",\"table_bytes\",\"log_files\",\"log_bytes\",\
-\"ballast_bytes\",\"debt_bytes\",\"position\",\"space_amplification\",\"process\":{...}}; with --keyspace only \"keyspaces\". \
-What stands under \"process\" is true of this process alone, since it opened the store; there a program that writes and \
+With --json: {\"keyspaces\":[{\"name\",\"memtable_bytes\",\"memtable_versions\",\"memtable_unsorted\",\"frozen_memtables\",\
+\"keys\",\"live_bytes\",\"levels\":[{\"tables\",\"bytes\",\"versions\"},...]},...],\"tables\",\"table_bytes\",\"log_files\",\
+\"log_bytes\",\"ballast_bytes\",\"debt_bytes\",\"position\",\"space_amplification\",\"process\":{...}}; \
+with --keyspace only \"keyspaces\". What stands under \"process\" is true of this process alone, since it opened the store; there a program that writes and \
 reads finds its \"write_amplification\", \"reads_per_get\" and \"latencies\":[{\"operation\",\"operations\",\"timed\",\"mean_ns\",\
 \"p50_ns\",\"p90_ns\",\"p99_ns\",\"p999_ns\",\"max_ns\"},...].";
 
@@ -249,8 +249,8 @@ store of the last round stays there; --use-existing-db measures one that a bench
 
 With --json: one object a workload and round, as soon as it is done: {\"workload\",\"engine\",\"settings\",\"round\",\
 \"keys\",\"key_bytes\",\"value_bytes\",\"threads\",\"asked_rate\",\"batch\",\"durability\",\"memory_bytes\",\"operations\",\
-\"beside\",\"found\",\"burst_s\",\"drained_s\",\"rate\",\"burst_rate\",\"debt_bytes\",\"debt_left_bytes\",\"processor_us\",\
-\"write_amplification\",\"table_write_amplification\",\"reads_per_operation\",\"read_bytes_per_operation\",\
+\"beside\",\"found\",\"burst_s\",\"drained_s\",\"rate\",\"burst_rate\",\"debt_bytes\",\"unsorted\",\"debt_left_bytes\",\
+\"processor_us\",\"write_amplification\",\"table_write_amplification\",\"reads_per_operation\",\"read_bytes_per_operation\",\
 \"device_written\",\"device_read\",\"space_amplification\",\"user_bytes\",\"tables\",\"memtable_bytes\",\"log_bytes\",\
 \"resident_peak\",\"latencies\":[{\"kind\",\"count\",\"mean_ns\",\"p50_ns\",\"p90_ns\",\"p99_ns\",\"p999_ns\",\"p9999_ns\",\
 \"max_ns\"},...]}; a figure that was not taken is null. With --limits then the objects of `drumlin limits`, and one a \
@@ -267,6 +267,20 @@ them. Files of --size are written where --db says, or in the system's temporary 
 
 With --json: one object a limit, {\"name\",\"what\",\"threads\",\"figure\",\"unit\",\"failure\"}; the unit is per_second, \
 bytes_per_second, nanoseconds or bits_per_key.";
+
+pub const PAPER: &str = "\
+Examples:
+  drumlin paper flodb --figure list
+  drumlin paper flodb --figure 15,17 --seconds 10 --rounds 3
+  drumlin paper clsm --figure 9 --scale 0.01 --out clsm
+
+Each figure is measured, printed as a table, drawn, and beside each thing that the paper says of it stands whether it holds \
+here: holds, fails, or not judged, if it takes other engines (--peers), more processors, or more than one place across. \
+--out gets a file of raw points and a picture for each. Stores are made where --db says, or in the system's temporary \
+directory, and removed.
+
+With --json: one object a point, {\"paper\",\"figure\",\"round\",\"series\",\"x\",\"y\"}, and one a claim, \
+{\"paper\",\"figure\",\"claim\",\"verdict\",\"found\"}; of `list` one a figure, {\"paper\",\"figure\",\"shows\"}.";
 
 pub const TOUR: &str = "\
 Example:

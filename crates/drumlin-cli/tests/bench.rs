@@ -61,7 +61,8 @@ fn json_lines_have_the_fields_that_the_help_tells() {
     for line in &lines {
         for (field, value) in line.as_object().unwrap() {
             assert!(help.text().contains(&format!("\"{field}\"")), "{field} is not in the help");
-            let may_be_absent = ["asked_rate", "beside", "debt_bytes", "debt_left_bytes", "device_read"];
+            let may_be_absent =
+                ["asked_rate", "beside", "debt_bytes", "unsorted", "debt_left_bytes", "device_read"];
             let writes = line["user_bytes"].as_u64().unwrap() > 0;
             let may_be_absent =
                 may_be_absent.contains(&field.as_str()) || field.contains("amplification") && !writes;

@@ -15,10 +15,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use drumlin_bench::machine::Machine;
 use serde_json::{Value, json};
 
 use crate::Result;
-use crate::machine::Machine;
 use crate::measurements::{MEASUREMENTS, Measurement, Program};
 
 /// Where results go.

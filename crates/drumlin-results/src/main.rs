@@ -6,7 +6,7 @@
 //! measurements  what is measured, and what it must show   goals     what was found, beside what must hold
 //! run           one measurement, run by run               figures   raw lines as medians
 //! kept          raw lines, and what they were made by     page      RESULTS.md and the README's region
-//! machine       where it all ran                          picture   bars and latencies as SVG
+//!                                                         picture   bars and latencies as SVG
 //! ```
 //! 1. What was measured with the same code, settings and machine is not measured again, unless it is asked for.
 //! 2. The page and the pictures are made of the kept lines alone, so that they can be made again without measuring.
@@ -20,7 +20,6 @@
 mod figures;
 mod goals;
 mod kept;
-mod machine;
 mod measurements;
 mod page;
 mod picture;
@@ -31,10 +30,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
+use drumlin_bench::machine::Machine;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use kept::{Made, Place};
-use machine::Machine;
 use measurements::{MEASUREMENTS, Measurement};
 
 /// What goes wrong is told in words.
@@ -94,7 +93,7 @@ fn measure(args: &Args, root: &Path, place: &Place) -> Result<()> {
         return Err(format!("there is no measurement {unknown}; `list` names them"));
     }
     let stores = args.on.clone().unwrap_or_else(std::env::temp_dir);
-    let machine = Machine::here(&stores)?;
+    let machine = Machine::here(&stores).map_err(|e| e.to_string())?;
     let code = kept::code(root);
     if machine.files == "tmpfs" && !args.quick {
         return Err(format!("{} is in memory (tmpfs): --on names another place", stores.display()));

@@ -11,13 +11,14 @@ use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use drumlin_bench::canvas::short;
+use drumlin_bench::machine::Machine;
 use drumlin_bench::report::{grouped, time};
 use drumlin_bench::workload::Workload;
 
 use crate::Result;
 use crate::figures::{self, PERCENTILES, Row};
 use crate::kept::{self, Kept, Place};
-use crate::machine::Machine;
 use crate::measurements::{Drawn, Measurement};
 use crate::picture;
 
@@ -289,8 +290,8 @@ fn peers(kept: &Kept, rows: &[Row]) -> String {
         let same: Vec<&Row> = rows.iter().filter(|other| (&other.workload, other.threads) == of).collect();
         let best = same.iter().map(|row| row.rate.median).fold(0.0, f64::max);
         let cell = |engine: &&str| match same.iter().find(|row| row.engine == **engine) {
-            Some(row) if row.rate.median >= best => format!("**{}**", picture::short(row.rate.median)),
-            Some(row) => picture::short(row.rate.median),
+            Some(row) if row.rate.median >= best => format!("**{}**", short(row.rate.median)),
+            Some(row) => short(row.rate.median),
             None => "–".into(),
         };
         let cells: Vec<String> = engines.iter().map(cell).collect();

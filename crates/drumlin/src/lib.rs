@@ -2,7 +2,7 @@
 //!
 //! Layers, each importing only from those below it:
 //! ```text
-//! db           inspect                      opens, wires, recovers; looks into single files
+//! db           inspect  map                 opens, wires, recovers; looks into single files; the memory alone
 //! compaction   layout   version             what the files are and how they change
 //! memory       log      table   iter filter the parts
 //! commit budget pages  cache  key  encoding options  the shared ground
@@ -28,6 +28,7 @@ mod iter;
 pub mod key;
 mod layout;
 mod log;
+pub mod map;
 mod memory;
 mod options;
 mod pages;
@@ -41,7 +42,9 @@ pub use db::{
     check_keyspace_name,
 };
 pub use error::{Corruption, Error, Purpose, Result, Shortage};
-pub use options::{Compression, Durability, KeyspaceOptions, Layout, Memory, Options, WriteOptions};
+pub use options::{
+    Compression, Durability, KeyspaceOptions, Layout, Memory, Options, Parts, TwoTier, WriteOptions,
+};
 
 #[cfg(feature = "failpoints")]
 #[doc(hidden)]

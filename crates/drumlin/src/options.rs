@@ -56,6 +56,8 @@ pub struct Options {
     pub durability: Durability,
     /// Threads for flush and compaction, and for reading the log at open. Default 2.
     pub background_threads: usize,
+    /// How memory in two tiers is kept.
+    pub two_tier: TwoTier,
     /// Snapshots forgotten for longer than this are released. Default: never.
     pub snapshot_expiry: Option<Duration>,
     /// Directory for the tables of each level, by level number; levels not named live in the store's own.
@@ -74,9 +76,56 @@ impl Default for Options {
             log_bytes_max: 512 << 20,
             durability: Durability::Process,
             background_threads: 2,
+            two_tier: TwoTier::default(),
             snapshot_expiry: None,
             level_paths: BTreeMap::new(),
             comparators: Vec::new(),
+        }
+    }
+}
+
+/// Where the order of keys is cut into the parts in which a hash is sorted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Parts {
+    /// As the keys of the memtable that was flushed last would have it, so that about as many writes go to each.
+    #[default]
+    Learned,
+    /// By so many of a key's first bits, as FloDB does it: keys that begin alike are in one part.
+    TopBits(u32),
+}
+
+/// How memory in two tiers ([`Memory::TwoTier`]) is kept, in all keyspaces of an open store. The defaults are those that measure
+/// best: docs/design/two-tier.md.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TwoTier {
+    /// Of the background threads, how many may at one time sort what a hash holds that is written to. 0: that is sorted when it
+    /// is scanned or flushed. Default 0.
+    pub drain_threads: usize,
+    /// Of a memtable's bytes, how many its hash may take, in percent; from 1 to 75. Default 25, FloDB's share.
+    pub hash_percent: usize,
+    /// Where the order of keys is cut. Default [`Parts::Learned`].
+    pub parts: Parts,
+}
+
+impl Default for TwoTier {
+    fn default() -> Self {
+        TwoTier { drain_threads: 0, hash_percent: 25, parts: Parts::Learned }
+    }
+}
+
+impl TwoTier {
+    fn validate(&self) -> Result<()> {
+        if !(1..=75).contains(&self.hash_percent) {
+            return Err(Error::invalid(format!(
+                "two_tier.hash_percent is {}, but must be from 1 to 75",
+                self.hash_percent
+            )));
+        }
+        match self.parts {
+            Parts::TopBits(bits) if bits > 12 => Err(Error::invalid(format!(
+                "two_tier.parts is {bits} bits, but at most 12 are allowed: each part takes memory"
+            ))),
+            _ => Ok(()),
         }
     }
 }
@@ -117,7 +166,7 @@ impl Options {
         if self.background_threads == 0 {
             return Err(Error::invalid("background_threads is 0, but flushing needs at least one"));
         }
-        Ok(())
+        self.two_tier.validate()
     }
 }
 
@@ -125,8 +174,13 @@ impl Options {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Memory {
     /// One concurrent skiplist per generation (cLSM).
-    #[default]
+    #[cfg_attr(not(two_tier), default)]
     Sorted,
+    /// A hash over the skiplist: puts search nothing, the newest version of a key takes the place of the one before where no
+    /// snapshot needs that, and what came in is sorted when it is scanned or flushed (FloDB).
+    // With `--cfg two_tier` every test runs on it that asks for no other.
+    #[cfg_attr(two_tier, default)]
+    TwoTier,
 }
 
 /// The disk layout of a keyspace.

@@ -7,6 +7,9 @@
 //!    recent snapshots still go on.
 //! 3. Or until memory is full, since what is in flight cannot be flushed: then puts wait, gets go on.
 //! 4. `stats` shows each: `completed` stays below `tail`, `snapshots_waiting`, `stalls`.
+//! 5. A scan that stands still while it sorts what a hash tier has stops nobody: no write, no scan, no flush.
+//!
+//! (With a hash tier a recent snapshot needs another one to share its read point with: there is one all the time.)
 //!
 //! The pause points are read from the sources, so that a new one cannot be forgotten here.
 
@@ -22,7 +25,7 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use drumlin::env::{Env, MemFs};
-use drumlin::{Db, Keyspace, KeyspaceOptions, Options};
+use drumlin::{Db, Keyspace, KeyspaceOptions, Memory, Options};
 use support::freezer::{Freezer, Frozen, PATIENCE, spawn};
 
 const FREEZE: Duration = Duration::from_secs(5);
@@ -80,6 +83,7 @@ const ELSEWHERE: &[&str] = &[
     "memtable::dropped",
     "stripe::waits",
     "table::dropped",
+    "two_tier::claimed",
 ];
 
 fn open(memory_bytes: usize) -> (Db, Keyspace) {
@@ -119,6 +123,7 @@ fn held(operation: Operation, stage: Stage) -> [Option<Vec<u8>>; 2] {
 fn freeze(operation: Operation, stage: Stage, freezer: &Freezer) {
     let case = &freezer.thread;
     let (db, keyspace) = open(64 << 20);
+    let _shared = db.snapshot().expect("nothing is in flight");
     let victim = {
         let (db, keyspace) = (db.clone(), keyspace.clone());
         spawn(case, move || work(operation, &db, &keyspace))
@@ -244,6 +249,7 @@ fn a_frozen_write_stops_nobody_else() {
 #[test]
 fn puts_go_on_until_memory_is_full_and_resume_when_it_is_not() {
     let (db, keyspace) = open(4 << 20);
+    let _shared = db.snapshot().expect("nothing is in flight");
     let victim = {
         let keyspace = keyspace.clone();
         Frozen::at("write::logged", "a put in flight", move || keyspace.put("frozen", "after"))
@@ -282,5 +288,40 @@ fn puts_go_on_until_memory_is_full_and_resume_when_it_is_not() {
     filler.join().expect("all puts succeed");
     assert_eq!(keyspace.get("frozen").expect("get").as_deref(), Some(&b"after"[..]));
     assert!(keyspace.get("other-3999").expect("get").is_some());
+    db.close().expect("close");
+}
+
+#[test]
+fn a_scan_that_stands_still_while_it_sorts_stops_nobody() {
+    let options = Options { memory_bytes: 64 << 20, segment_bytes: 64 << 10, ..Options::default() };
+    let db = Db::open_with(Env::with_fs(MemFs::new()), "/store", options).expect("open");
+    let two_tier = KeyspaceOptions { memory: Memory::TwoTier, ..KeyspaceOptions::default() };
+    let keyspace = db.keyspace("k", two_tier).expect("keyspace");
+    let keys = || (0..100u32).map(|n| format!("key{n:03}"));
+    let put = |value: &str| keys().try_for_each(|key| keyspace.put(key, value)).expect("puts go on");
+    let scanned = |keyspace: &Keyspace| -> Vec<(String, String)> {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        keyspace
+            .iter()
+            .expect("scan")
+            .map(|r| r.expect("record"))
+            .map(|(k, v)| (text(&k), text(&v)))
+            .collect()
+    };
+    let all = |value: &str| keys().map(|key| (key, value.to_string())).collect::<Vec<_>>();
+    put("one");
+    let victim = {
+        let keyspace = keyspace.clone();
+        Frozen::at("two_tier::claimed", "a scan that sorts", move || scanned(&keyspace))
+    };
+    for value in ["two", "three"] {
+        let earlier = db.snapshot().expect("nothing is in flight");
+        put(value);
+        assert_eq!(scanned(&keyspace), all(value), "scans help themselves");
+        assert_eq!(earlier.iter(&keyspace).expect("scan").count(), 100, "and find what they need");
+    }
+    db.flush().expect("so does a flush");
+    assert_eq!(scanned(&keyspace), all("three"));
+    assert_eq!(victim.thaw(), all("one"), "it has its snapshot");
     db.close().expect("close");
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use drumlin::env::{Env, MemFs, Operation};
 use drumlin::key::{Comparator, ComparatorRef};
-use drumlin::{Db, Error, KeyspaceOptions, Options};
+use drumlin::{Db, Error, KeyspaceOptions, Memory, Options};
 
 /// Bytewise, until it is told to panic at a key.
 struct Touchy {
@@ -70,6 +70,30 @@ fn half_a_batch_never_shows_and_the_log_brings_it_whole() {
     let (a, bad) = (keyspace.get("a").expect("get"), keyspace.get("bad").expect("get"));
     assert_eq!(a.as_deref() == Some(b"after"), bad.is_some(), "{a:?} {bad:?}");
     db.close().expect("close");
+}
+
+/// Regression: with a hash over the list a put compared nothing. A key that the order cannot take was acknowledged, and sorted when
+/// it was flushed, or when the store was opened: which failed from then on.
+#[test]
+fn a_key_that_the_order_cannot_take_is_not_accepted() {
+    for memory in [Memory::Sorted, Memory::TwoTier] {
+        let fs = MemFs::new();
+        let touchy = Arc::new(Touchy { armed: AtomicBool::new(true) });
+        let db = open(&fs, &touchy);
+        let options = KeyspaceOptions { comparator: touchy.clone(), memory, ..KeyspaceOptions::default() };
+        let keyspace = db.keyspace("k", options).expect("make");
+        keyspace.put("a", "1").expect("put");
+        let put = catch_unwind(AssertUnwindSafe(|| keyspace.put("bad", "2")));
+        assert!(put.is_err(), "{memory:?}: {put:?}");
+        keyspace.put("c", "3").expect("the next one is taken");
+        db.flush().expect("flush");
+        keyspace.put("d", "4").expect("put");
+        db.close().expect("close");
+        let db = open(&fs, &touchy);
+        let keyspace = db.open_keyspace("k").expect("is there");
+        assert_eq!(keyspace.iter().expect("scan").count(), 3, "{memory:?}");
+        db.close().expect("close");
+    }
 }
 
 /// Regression: the worker was gone without a word, and whoever waited for the flush waited for ever.

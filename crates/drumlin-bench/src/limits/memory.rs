@@ -3,7 +3,7 @@
 //! Place: named in the table of `limits`.
 
 use std::hint::black_box;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use super::words::Words;
@@ -109,28 +109,25 @@ fn append(log: &[AtomicU64], tail: &AtomicU64, value: u64) {
     }
 }
 
-/// The least that a put does that is logged and found again in a table of memory.
+/// The least that a put does that is logged and found again in a table of memory: the line that it goes to has its lock.
 pub(super) fn log_copy_update(ground: &Ground, threads: usize) -> Result<f64> {
-    /// Locks, of which a line has one.
-    const LOCKS: usize = 4096;
     let scrap = Scrap::new(ground, "log");
     let (log, table) = (Words::file(&scrap.0, LOG_BYTES)?, Words::anonymous(ground.far_bytes, true)?);
     let (log, table, tail) = (log.all(), table.all(), AtomicU64::new(0));
-    let locks: Vec<AtomicBool> = (0..LOCKS).map(|_| AtomicBool::new(false)).collect();
     let lines = table.len() / LINE_WORDS;
+    // The memory was touched with other words.
+    table.iter().step_by(LINE_WORDS).for_each(|lock| lock.store(0, Ordering::Relaxed));
     Ok(rate(threads, ground.time, |thread| {
-        let (locks, tail, seed) = (&locks, &tail, mix(thread as u64));
+        let (tail, seed) = (&tail, mix(thread as u64));
         move |number| {
             let line = mix(seed ^ number) as usize % lines;
-            let lock = &locks[line % LOCKS];
-            while lock.swap(true, Ordering::Acquire) {
+            let [lock, words @ ..] = &table[line * LINE_WORDS..(line + 1) * LINE_WORDS] else { return };
+            while lock.swap(1, Ordering::Acquire) != 0 {
                 std::hint::spin_loop();
             }
             append(log, tail, number);
-            for word in &table[line * LINE_WORDS..(line + 1) * LINE_WORDS] {
-                word.store(number, Ordering::Relaxed);
-            }
-            lock.store(false, Ordering::Release);
+            words.iter().for_each(|word| word.store(number, Ordering::Relaxed));
+            lock.store(0, Ordering::Release);
         }
     }))
 }

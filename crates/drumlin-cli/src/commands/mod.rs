@@ -13,6 +13,7 @@ mod inspect;
 mod keyspaces;
 mod limits;
 mod load;
+mod paper;
 mod put;
 mod scan;
 mod shape;
@@ -44,6 +45,7 @@ pub fn run(args: &Args) -> Result<()> {
         Command::Compact => compact::run(args),
         Command::Bench(bench) => bench::run(args, bench),
         Command::Limits(limits) => limits::run(args, limits),
+        Command::Paper(paper) => paper::run(args, paper),
         Command::Tour => tour::run(args),
         Command::Completions { shell } => completions::run(*shell),
     }

@@ -184,13 +184,15 @@ impl InFlight<'_> {
     /// The gate: called after the log copy and before publishing. While a linearizable snapshot S
     /// waits for its prefix, a write with LSN ≥ S must stay invisible; it waits for the same prefix.
     /// With no snapshot under way this is two loads and a compare.
+    ///
+    /// Of the versions below the one that it returns some snapshot may need one; of those at or above it none does, nor will.
     #[inline]
-    pub fn gate(&self) -> Result<()> {
+    pub fn gate(&self) -> Result<Lsn> {
         let newest_snapshot = self.sequencer.snapshots.newest();
         if newest_snapshot > self.sequencer.completed_lagging() {
-            return self.sequencer.wait_completed(self.lsn.min(newest_snapshot));
+            self.sequencer.wait_completed(self.lsn.min(newest_snapshot))?;
         }
-        Ok(())
+        Ok(newest_snapshot)
     }
 
     /// Everything of this write is published. For a batch this is the instant it takes effect.

@@ -8,6 +8,9 @@
 //! 2. `newest` is `MAX` while S is being read from the tail, then the highest registered S, 0 if
 //!    none. A writer with LSN ≥ S that reads it after drawing sees MAX or a value ≥ S.
 //! 3. The list is read by merges under the same mutex.
+//! 4. Where versions are displaced that no registered snapshot needs, a read point is the tail of when it was registered, or
+//!    that of another snapshot that is registered still: what lies below the completed prefix may be gone already, or be
+//!    about to go, by a writer that has passed its gate (B1).
 //!
 //! Orderings: `newest = MAX` and the load of the tail are SeqCst against the writer's `fetch_add`
 //! and load of `newest`, both SeqCst: a store/load pair on each side, so at least one sees the
@@ -21,14 +24,19 @@ use std::collections::BTreeMap;
 
 use crate::error::Result;
 use crate::key::Lsn;
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Mutex, fence_for_the_checker};
 
 use super::Sequencer;
 
+/// A recent snapshot is at most so many units of the log behind what is complete, if it shares the read point of another one.
+const RECENT_UNITS: u64 = (4 << 20) / 8;
+
 /// The registered read points of a store.
 pub struct Snapshots {
     newest: AtomicU64,
+    /// See invariant 4.
+    displacing: AtomicBool,
     registered: Mutex<BTreeMap<Lsn, usize>>,
 }
 
@@ -46,7 +54,18 @@ impl Registration {
 
 impl Snapshots {
     pub(super) fn new() -> Self {
-        Snapshots { newest: AtomicU64::new(0), registered: Mutex::new(BTreeMap::new()) }
+        Snapshots {
+            newest: AtomicU64::new(0),
+            displacing: AtomicBool::new(false),
+            registered: Mutex::new(BTreeMap::new()),
+        }
+    }
+
+    /// From now on versions that no registered snapshot needs may be displaced: to be called before the first one is.
+    pub fn allow_displacing(&self) {
+        // Release, and Acquire in `snapshot_recent` once it has the prefix: if that contains a version which can be displaced,
+        // it is seen.
+        self.displacing.store(true, Ordering::Release);
     }
 
     /// What a writer compares with: 0, the newest registered snapshot, or MAX while one is taken.
@@ -105,18 +124,31 @@ impl Sequencer {
     }
 
     /// A serializable read point that waits for nobody: the completed prefix. It may miss writes
-    /// acknowledged a moment ago, if an older one is still in flight.
+    /// acknowledged a moment ago, if an older one is still in flight. Where versions are displaced, it is the newest one
+    /// that another snapshot has waited for, and if there is none that is recent, [`Sequencer::snapshot`]; then of two calls
+    /// the later one may get the older read point.
     ///
     /// The shared, monotone P is used, never a fresh scan alone: lower bounds are old, and a merge
     /// may have dropped what lies behind P.
-    pub fn snapshot_recent(&self) -> Registration {
+    pub fn snapshot_recent(&self) -> Result<Registration> {
         self.completed();
-        let mut registered = self.snapshots().registered.lock();
+        let snapshots = self.snapshots();
+        let mut registered = snapshots.registered.lock();
+        // Before the look at what is displaced: a version that may be is either above, or its keyspace is known of.
         let lsn = self.completed_lagging();
+        if snapshots.displacing.load(Ordering::Acquire) {
+            let waited_for = registered.range_mut(..=lsn).next_back();
+            if let Some((&shared, count)) = waited_for.filter(|(at, _)| lsn.0 - at.0 <= RECENT_UNITS) {
+                *count += 1;
+                return Ok(Registration(shared));
+            }
+            drop(registered);
+            return self.snapshot();
+        }
         *registered.entry(lsn).or_insert(0) += 1;
         let newest = registered.keys().next_back().map_or(0, |s| s.0);
-        self.snapshots().newest.store(newest, Ordering::Release);
-        Registration(lsn)
+        snapshots.newest.store(newest, Ordering::Release);
+        Ok(Registration(lsn))
     }
 }
 
@@ -215,8 +247,34 @@ mod tests {
         std::thread::scope(|s| {
             s.spawn(|| sequencer.begin(1).commit());
         });
-        assert_eq!(sequencer.snapshot_recent().lsn(), Lsn(10), "A[10] is in flight");
+        let recent = || sequencer.snapshot_recent().expect("nobody dies").lsn();
+        assert_eq!(recent(), Lsn(10), "A[10] is in flight");
         a.commit();
-        assert_eq!(sequencer.snapshot_recent().lsn(), Lsn(12));
+        assert_eq!(recent(), Lsn(12));
+    }
+
+    /// Regression B1: a writer has passed its gate before anybody was registered, and displaces x0. A snapshot at the
+    /// completed prefix would then find no x.
+    #[test]
+    fn where_versions_are_displaced_a_recent_snapshot_is_one_that_was_waited_for() {
+        let sequencer = Sequencer::new(Lsn(10));
+        sequencer.snapshots().allow_displacing();
+        let waited_for = sequencer.snapshot().expect("nobody is in flight");
+        let a = sequencer.begin(1);
+        a.gate().expect("nobody dies");
+        std::thread::scope(|s| {
+            s.spawn(|| sequencer.begin(1).commit());
+        });
+        let recent = sequencer.snapshot_recent().expect("nobody dies");
+        assert_eq!(recent.lsn(), waited_for.lsn(), "A[10] is in flight, and 10 was waited for");
+        a.commit();
+        sequencer.begin(RECENT_UNITS).commit();
+        let fresh = sequencer.snapshot_recent().expect("nobody dies");
+        assert_eq!(fresh.lsn(), sequencer.tail(), "the other one is too old");
+        for registration in [waited_for, recent, fresh] {
+            sequencer.snapshots().release(registration);
+        }
+        let alone = sequencer.snapshot_recent().expect("nobody dies");
+        assert_eq!((alone.lsn(), sequencer.snapshots().newest()), (sequencer.tail(), sequencer.tail()));
     }
 }

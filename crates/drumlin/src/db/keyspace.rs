@@ -7,18 +7,24 @@ use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use crossbeam_epoch as epoch;
+
 use crate::error::{Error, Result};
 use crate::key::{KeyHasher, Kind, Lsn};
+use crate::memory::MemTable;
 use crate::options::{KeyspaceOptions, WriteOptions};
+use crate::sync::Mutex;
 use crate::version::KeyspaceId;
 
 use super::batch::Operation;
 use super::lookup::{lookup, unless_overtaken};
+use super::memory::Memory;
 use super::scan::Scan;
 use super::shape::LevelInfo;
 use super::size::ApproximateSize;
 use super::slice::Slice;
 use super::superversion::{Current, SuperVersion};
+use super::tiering::{Lesson, Tiering};
 use super::timing::Timed;
 use super::write::{self, Cas, Decision};
 use super::{Db, scan};
@@ -33,6 +39,7 @@ pub(crate) struct KeyspaceState {
     pub dropped: AtomicBool,
     /// Nanoseconds each write is delayed for the debt on disk; 0 without.
     pub delay_ns: AtomicU64,
+    tiering: Mutex<Tiering>,
 }
 
 impl KeyspaceState {
@@ -44,7 +51,18 @@ impl KeyspaceState {
         first: SuperVersion,
     ) -> KeyspaceState {
         let (current, dropped, delay_ns) = (Current::new(first), AtomicBool::new(false), AtomicU64::new(0));
-        KeyspaceState { id, name, options, hasher, current, dropped, delay_ns }
+        KeyspaceState { id, name, options, hasher, current, dropped, delay_ns, tiering: Mutex::default() }
+    }
+
+    /// A memtable for the next generation.
+    pub fn next_memtable(&self, memory: &Memory) -> MemTable {
+        self.tiering.lock().next(memory, &self.options, self.hasher)
+    }
+
+    /// This memtable was flushed: those to come are made as that one would have been better.
+    pub fn learn(&self, memory: &Memory, flushed: &MemTable) {
+        let lesson = Lesson::of(memory, &self.options, flushed);
+        self.tiering.lock().learn(lesson);
     }
 
     pub fn is_dropped(&self) -> bool {
@@ -310,10 +328,23 @@ impl Keyspace {
         write::read_modify_write(&self.db.store, &self.state, key, WriteOptions::default(), decide)
     }
 
+    /// Sorts what the hash of [`Memory::TwoTier`](crate::Memory::TwoTier) holds now: a scan or a flush that comes next need not.
+    /// Nothing with [`Memory::Sorted`](crate::Memory::Sorted). O(n log n) of what is not sorted; waits for nobody.
+    ///
+    /// # Errors
+    /// [Those of a read](Keyspace#errors-of-reads).
+    pub fn settle(&self) -> Result<()> {
+        self.db.store.check_readable()?;
+        self.state.check_open()?;
+        let generations: Vec<_> = self.state.current.load(&epoch::pin()).generations.to_vec();
+        generations.iter().for_each(|generation| generation.memtable.settle());
+        Ok(())
+    }
+
     /// About how much lies within `bounds`, in tables and in memory. For planning: how long will a scan take, where to cut
     /// a range. [`ApproximateSize`] says how far off it may be.
     ///
-    /// O(tables + log n in each memtable). Reads nothing but the index of a table that an end of the range cuts, if it is not
+    /// O(tables + log n in each memtable), and with a hash over it that of sorting what is not sorted yet. Reads nothing but the index of a table that an end of the range cuts, if it is not
     /// open: at most two tables a level, and those of level 0.
     ///
     /// # Errors

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::error::{Error, Result};
-use crate::options::KeyspaceOptions;
+use crate::options::{KeyspaceOptions, Memory};
 use crate::sync::Mutex;
 use crate::table::TableHandle;
 use crate::version::{Change, KeyspaceId, Levels, VersionEdit, encode_options};
@@ -110,7 +110,10 @@ impl Store {
             .with(Change::CreateKeyspace { id, name: name.to_string(), options: encode_options(&options) })
             .with(Change::NextKeyspaceId(id.0 + 1));
         self.append_to(&mut manifest, &edit)?;
-        let memtable = self.memory.memtable(&options.comparator, self.hasher);
+        if options.memory == Memory::TwoTier {
+            self.sequencer.snapshots().allow_displacing();
+        }
+        let memtable = self.memory.memtable(&options, self.hasher);
         let levels = Arc::new(Levels::new(options.comparator.clone(), Vec::new()));
         let first = SuperVersion::new(levels, self.sequencer.tail(), memtable);
         let state = Arc::new(KeyspaceState::new(id, name.to_string(), options, self.hasher, first));
@@ -139,7 +142,7 @@ impl Store {
         let manifest = self.manifest.lock();
         let left = state.current.replace(|now| {
             now.levels.tables().for_each(TableHandle::mark_obsolete);
-            Some(now.emptied(self.memory.memtable(&state.options.comparator, state.hasher)))
+            Some(now.emptied(state.next_memtable(&self.memory)))
         });
         self.memory.retire(&left);
         drop(manifest);

@@ -69,7 +69,7 @@ fn search(store: &Store, keyspace: &KeyspaceState, key: &[u8], at: Lsn) -> Resul
             if ask && !memtable.has_tombstones() && !memtable.may_know(hash) {
                 continue;
             }
-            if let Some(found) = in_memtable(memtable, key, at, committed) {
+            if let Some(found) = in_memtable(memtable, key, hash, at, committed) {
                 return Ok(found);
             }
         }
@@ -94,13 +94,14 @@ fn in_tables(version: Option<Version>) -> Found {
 fn in_memtable(
     memtable: &MemTable,
     key: &[u8],
+    hash: u64,
     at: Lsn,
     committed: impl Fn(u32, Lsn) -> bool,
 ) -> Option<Found> {
     // In this order: see the module's invariant.
     let covered =
         if memtable.has_tombstones() { memtable.newest_covering(key, at, &committed) } else { None };
-    let version = memtable.get(key, at, &committed);
+    let version = memtable.get(key, hash, at, &committed);
     match (version, covered) {
         (Some(version), covered) if covered.is_none_or(|c| c <= version.lsn) => {
             let value = (version.kind == Kind::Put).then(|| Slice::from(version.value));
@@ -133,7 +134,8 @@ mod tests {
         for commits_after in 0..4 {
             let asked = Cell::new(0);
             let committed = |_: u32, _: Lsn| asked.replace(asked.get() + 1) >= commits_after;
-            let found = in_memtable(&memtable, b"k", Lsn::MAX, committed).expect("the key has versions");
+            let found = in_memtable(&memtable, b"k", memtable.hash(b"k"), Lsn::MAX, committed)
+                .expect("the key has versions");
             let value = found.value.as_deref().map(<[u8]>::to_vec);
             let wanted: &[u8] = if found.lsn == Lsn(9) { b"after" } else { b"before" };
             assert_eq!(value.as_deref(), Some(wanted), "committed after {commits_after} questions");

@@ -23,9 +23,9 @@ use std::time::Duration;
 
 use crate::budget::Account;
 use crate::env::Env;
-use crate::key::{ComparatorRef, KeyHasher};
-use crate::memory::{MemTable, Pool};
-use crate::options::Options;
+use crate::key::KeyHasher;
+use crate::memory::{MemTable, Pool, Splits};
+use crate::options::{self, KeyspaceOptions, Options, Parts, TwoTier};
 use crate::sync::Mutex;
 use crate::table::Shelf;
 
@@ -36,6 +36,12 @@ use super::superversion::Generation;
 const SHORT_PERCENT: usize = 75;
 /// While memory is short, workers are told again whenever it grew by the share divided by this.
 const ALARM_PARTS: usize = 32;
+/// A memtable is turned at half of what an arena can hold, whatever the options say.
+const MEMTABLE_BYTES_MAX: usize = 16 << 30;
+/// A hash tier is sorted in parts of about so many bytes of versions, or of more if there would be too many.
+const PART_BYTES: usize = 512 << 10;
+/// Parts of a hash tier, at most.
+const PARTS_MAX: usize = 128;
 /// What a part of a compaction may take in any case, in bytes.
 const PART_BYTES_MIN: usize = 512 << 10;
 /// What readers hold so long after its flush is no get's: a scan has stopped there.
@@ -49,6 +55,8 @@ pub(crate) struct Memory {
     pub memtable_share: usize,
     /// Memtables that are flushed, until nobody else holds them.
     retired: Mutex<Vec<Retired>>,
+    /// How hash tiers are made.
+    two_tier: TwoTier,
     /// Tables and the cache.
     pub shelf: Arc<Shelf>,
     /// Bytes of jobs' buffers.
@@ -100,6 +108,7 @@ impl Memory {
             memtables: Arc::new(Pool::new(4 * eighth)),
             memtable_share: 4 * eighth,
             retired: Mutex::default(),
+            two_tier: options.two_tier,
             shelf: Shelf::bounded(env.fs.clone(), 3 * eighth),
             jobs: Arc::default(),
             job_share: eighth,
@@ -109,9 +118,50 @@ impl Memory {
         }
     }
 
-    /// An empty memtable on the account of the pool.
-    pub fn memtable(&self, comparator: &ComparatorRef, hasher: KeyHasher) -> MemTable {
-        MemTable::charged(comparator.clone(), hasher, self.memtables.clone())
+    /// Bytes at which a memtable of a keyspace with these options is turned.
+    pub fn memtable_limit(&self, options: &KeyspaceOptions) -> usize {
+        options.memtable_bytes.unwrap_or(usize::MAX).min(self.memtable_share / 2).min(MEMTABLE_BYTES_MAX)
+    }
+
+    /// An empty memtable on the account of the pool, for a keyspace that had none before.
+    pub fn memtable(&self, options: &KeyspaceOptions, hasher: KeyHasher) -> MemTable {
+        let bits = match self.two_tier.parts {
+            Parts::Learned => self.parts(options).ilog2(),
+            Parts::TopBits(bits) => bits,
+        };
+        self.memtable_cut_at(options, hasher, &Arc::new(Splits::of_top_bits(bits)))
+    }
+
+    /// True if the order of keys is cut as the memtable before would have it.
+    pub fn learns_parts(&self) -> bool {
+        self.two_tier.parts == Parts::Learned
+    }
+
+    /// Parts of the order of keys that a hash tier is to tell apart, at most.
+    pub fn parts(&self, options: &KeyspaceOptions) -> usize {
+        (self.memtable_limit(options) / PART_BYTES).clamp(1, PARTS_MAX)
+    }
+
+    /// An empty memtable on the account of the pool that has no hash tier, whatever the options say.
+    pub fn sorted_memtable(&self, options: &KeyspaceOptions, hasher: KeyHasher) -> MemTable {
+        MemTable::charged(options.comparator.clone(), hasher, self.memtables.clone())
+    }
+
+    /// An empty memtable on the account of the pool; if it has a hash tier, with these parts.
+    pub fn memtable_cut_at(
+        &self,
+        options: &KeyspaceOptions,
+        hasher: KeyHasher,
+        splits: &Arc<Splits>,
+    ) -> MemTable {
+        let memtable = self.sorted_memtable(options, hasher);
+        match options.memory {
+            options::Memory::Sorted => memtable,
+            options::Memory::TwoTier => {
+                let bytes_max = self.memtable_limit(options) / 100 * self.two_tier.hash_percent;
+                memtable.with_hash_tier(0, bytes_max, Arc::clone(splits))
+            }
+        }
     }
 
     /// Takes in what was flushed.

@@ -33,6 +33,7 @@ mod store_tests;
 mod superversion;
 #[cfg(all(test, not(loom), feature = "failpoints"))]
 mod tests;
+mod tiering;
 mod timing;
 mod turn;
 mod verify;
@@ -224,11 +225,14 @@ impl Db {
     /// acknowledged a moment ago, this thread's own included: those after the oldest one in flight, and the store itself
     /// has one in flight while it fills up a segment of its log. O(threads).
     ///
+    /// In a store that has a keyspace with [`Memory::TwoTier`](crate::Memory::TwoTier) it sees what another snapshot sees,
+    /// scans' own included, if that is at most 4 MiB of log old; if there is none, it is a [`Db::snapshot`].
+    ///
     /// # Errors
-    /// `Closed`.
+    /// `Closed`; with `TwoTier` as [`Db::snapshot`].
     pub fn snapshot_recent(&self) -> Result<Snapshot> {
         self.store.check_readable()?;
-        let registration = self.store.sequencer.snapshot_recent();
+        let registration = self.store.sequencer.snapshot_recent()?;
         Ok(Snapshot::new(Pinned::new(self.clone(), registration)))
     }
 

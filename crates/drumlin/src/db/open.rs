@@ -37,7 +37,7 @@ use crate::env::{Env, FileLock};
 use crate::error::{Error, Purpose, Result, Shortage};
 use crate::key::{KeyHasher, Lsn};
 use crate::log::{self, Log, LogOptions, Prior, Recovered, ScanOptions};
-use crate::options::Options;
+use crate::options::{self, Options};
 use crate::table::{TableHandle, TableOptions};
 use crate::version::{self, Change, Identity, Levels, Manifest, ManifestInfo, StoreState, VersionEdit};
 
@@ -75,12 +75,16 @@ pub(crate) fn open(env: Env, directory: &Path, options: Options) -> Result<Arc<S
         needed: info.bytes + identity.segment_bytes + rewritten,
         free: None,
     };
+    let sequencer = Sequencer::new(start);
+    if keyspaces.values().any(|keyspace| keyspace.options.memory == options::Memory::TwoTier) {
+        sequencer.snapshots().allow_displacing();
+    }
     let store = Arc::new(Store::new(
         env,
         directory.to_path_buf(),
         options,
         identity,
-        Sequencer::new(start),
+        sequencer,
         memory,
         keyspaces,
         state.next_table_id,
@@ -287,7 +291,7 @@ pub(crate) fn keyspaces_of(
             metas.iter().map(|meta| handle((**meta).clone())).collect()
         });
         let levels = Arc::new(Levels::new(keyspace_options.comparator.clone(), handles.collect()));
-        let memtable = memory.memtable(&keyspace_options.comparator, hasher);
+        let memtable = memory.memtable(&keyspace_options, hasher);
         let first = SuperVersion::new(levels, stored.flushed_to, memtable);
         let name = stored.name.clone();
         let keyspace = KeyspaceState::new(stored.id, name.clone(), keyspace_options, hasher, first);

@@ -261,7 +261,7 @@ impl<'a> Replay<'a> {
         self.edit.changes.extend(store.edit_of(keyspace.id, outcome, Some(end)).changes);
         let flushed = keyspace.current.replace(|now| {
             let levels = apply(&now.levels, outcome);
-            let memtable = store.memory.memtable(&keyspace.options.comparator, keyspace.hasher);
+            let memtable = keyspace.next_memtable(&store.memory);
             Some(SuperVersion::new(Arc::new(levels), end, memtable))
         });
         // Nobody else is here yet: it goes at once, past the epoch.

@@ -50,25 +50,27 @@ pub(crate) fn approximate(keyspace: &KeyspaceState, bounds: Bounds) -> Result<Ap
     }
     let mut size = ApproximateSize::default();
     let mut deletes = 0;
-    let levels = {
+    let (generations, levels) = {
         let guard = epoch::pin();
         let now = keyspace.current.load(&guard);
-        for memtable in now.generations.iter().map(|generation| &generation.memtable) {
-            let all = memtable.entries() as u64;
-            let (mut versions, deleted, is_exact) = memtable.approximate_entries(start, end);
-            if start.is_none() && end.is_none() {
-                versions = all;
-            } else if !is_exact {
-                versions = versions.min(all);
-                size.versions_error += versions.max(all - versions);
-            }
-            size.versions += versions;
-            deletes += deleted.min(versions);
-            let share = u128::from(memtable.bytes() as u64) * u128::from(versions) / u128::from(all.max(1));
-            size.memory_bytes += u64::try_from(share).unwrap_or(u64::MAX);
-        }
-        now.levels.clone()
+        (now.generations.clone(), now.levels.clone())
     };
+    for memtable in generations.iter().map(|generation| &generation.memtable) {
+        // Not under the pin: it may take a while.
+        memtable.settle();
+        let all = memtable.entries() as u64;
+        let (mut versions, deleted, is_exact) = memtable.approximate_entries(start, end);
+        if start.is_none() && end.is_none() {
+            versions = all;
+        } else if !is_exact {
+            versions = versions.min(all);
+            size.versions_error += versions.max(all - versions);
+        }
+        size.versions += versions;
+        deletes += deleted.min(versions);
+        let share = u128::from(memtable.bytes() as u64) * u128::from(versions) / u128::from(all.max(1));
+        size.memory_bytes += u64::try_from(share).unwrap_or(u64::MAX);
+    }
     let tables = levels.estimate(start, end)?;
     size.versions += tables.versions;
     size.versions_error += tables.error;

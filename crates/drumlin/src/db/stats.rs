@@ -39,6 +39,8 @@ pub struct KeyspaceStats {
     pub memtable_bytes: u64,
     /// Versions in its memtables.
     pub memtable_versions: u64,
+    /// Of these, about how many are in a hash and not sorted yet.
+    pub memtable_unsorted: u64,
     /// Memtables that wait for their flush.
     pub frozen_memtables: usize,
     /// About how many keys it has; see [`crate::ApproximateSize::keys`].
@@ -147,6 +149,7 @@ impl KeyspaceStats {
             name: name.to_string(),
             memtable_bytes: now.generations.iter().map(|g| g.memtable.bytes() as u64).sum(),
             memtable_versions: now.generations.iter().map(|g| g.memtable.entries() as u64).sum(),
+            memtable_unsorted: now.generations.iter().map(|g| g.memtable.unsorted() as u64).sum(),
             frozen_memtables: now.frozen().len(),
             keys: size::keys_of(now),
             live_bytes: now.levels.live_bytes(),
@@ -312,8 +315,12 @@ impl fmt::Display for Stats {
         for keyspace in &self.keyspaces {
             writeln!(
                 f,
-                "keyspace {}: {} versions in {} bytes of memory, {} memtables frozen",
-                keyspace.name, keyspace.memtable_versions, keyspace.memtable_bytes, keyspace.frozen_memtables
+                "keyspace {}: {} versions in {} bytes of memory, {} of them not sorted, {} memtables frozen",
+                keyspace.name,
+                keyspace.memtable_versions,
+                keyspace.memtable_bytes,
+                keyspace.memtable_unsorted,
+                keyspace.frozen_memtables
             )?;
             for (number, level) in keyspace.levels.iter().enumerate() {
                 writeln!(

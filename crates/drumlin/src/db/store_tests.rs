@@ -152,8 +152,7 @@ fn a_flush_that_becomes_due_while_the_workers_sleep_is_done_for_whoever_waits() 
     };
     wait_until("the worker sleeps", sleeps);
     let border = Lsn(store.sequencer.tail().0.next_multiple_of(units));
-    let comparator = state.options.comparator.clone();
-    state.current.turn(border, || crate::memory::MemTable::new(comparator));
+    state.current.turn(border, || state.next_memtable(&store.memory));
     db.wait_for_idle().expect("what ends beyond the tail is not due");
     wait_until("the worker sleeps again", sleeps);
     store.pad_to_border().expect("pad");
@@ -196,8 +195,7 @@ fn what_is_written_before_a_border_takes_no_room_beyond_it() {
     let units = store.log().expect("open for writing").units_per_segment();
     drop(store.log().expect("open for writing").ensure_room(6 * units).expect("room"));
     let border = Lsn(store.sequencer.tail().0.next_multiple_of(units) + 2 * units);
-    let comparator = state.options.comparator.clone();
-    state.current.turn(border, || store.memory.memtable(&comparator, store.hasher));
+    state.current.turn(border, || state.next_memtable(&store.memory));
     let newest = || state.current.load(&crossbeam_epoch::pin()).active().memtable.clone();
     let empty = newest().bytes();
     for number in 0..100u32 {
@@ -249,9 +247,8 @@ fn wait_for_flush(db: &Db) {
 #[test]
 fn a_memtable_that_has_outgrown_its_limit_is_flushed_wherever_the_tail_is() {
     let (db, keyspace, border) = open_far_ahead();
-    let comparator = keyspace.state.options.comparator.clone();
     put_bytes(&keyspace, 2_200_000);
-    keyspace.state.current.turn(border, || db.store.memory.memtable(&comparator, db.store.hasher));
+    keyspace.state.current.turn(border, || keyspace.state.next_memtable(&db.store.memory));
     assert!(!db.store.memory.is_short() && db.store.sequencer.tail() < border);
     db.store.background.wake();
     wait_for_flush(&db);
@@ -264,9 +261,8 @@ fn a_memtable_that_has_outgrown_its_limit_is_flushed_wherever_the_tail_is() {
 fn what_is_frozen_is_flushed_as_soon_as_memory_is_short() {
     let (db, frozen, border) = open_far_ahead();
     let active = db.keyspace("active", Default::default()).expect("keyspace");
-    let comparator = frozen.state.options.comparator.clone();
     put_bytes(&frozen, 1_500_000);
-    frozen.state.current.turn(border, || db.store.memory.memtable(&comparator, db.store.hasher));
+    frozen.state.current.turn(border, || frozen.state.next_memtable(&db.store.memory));
     db.store.background.wake();
     db.wait_for_idle().expect("nothing is due");
     assert_eq!(db.stats().flushes, 0, "it is small, and there is room");

@@ -29,9 +29,6 @@ use super::keyspaces::KeyspaceMap;
 use super::store::Store;
 use super::superversion::Generation;
 
-/// A memtable is turned at half of what an arena can hold, whatever the options say.
-const MEMTABLE_BYTES_MAX: usize = 16 << 30;
-
 impl log::Owner for Weak<Store> {
     fn on_border(&self, border: Lsn) {
         if let Some(store) = self.upgrade() {
@@ -47,22 +44,20 @@ impl log::Owner for Weak<Store> {
 impl Store {
     /// Bytes at which a keyspace's memtable is turned.
     pub fn memtable_limit(&self, keyspace: &KeyspaceState) -> usize {
-        keyspace
-            .options
-            .memtable_bytes
-            .unwrap_or(usize::MAX)
-            .min(self.memory.memtable_share / 2)
-            .min(MEMTABLE_BYTES_MAX)
+        self.memory.memtable_limit(&keyspace.options)
     }
 
     /// A version was reserved in `generation`: tells the workers, once, of a memtable that has outgrown its limit and is not
-    /// logged, since no border comes for it.
+    /// logged, since no border comes for it; and of a hash that has enough to be sorted.
     #[inline]
     pub fn note_growth(&self, keyspace: &KeyspaceState, generation: &Generation) {
         if !keyspace.options.logged
             && generation.memtable.bytes() >= self.memtable_limit(keyspace)
             && generation.is_first_to_tell()
         {
+            self.background.wake();
+        }
+        if generation.memtable.is_first_to_tell_of_a_drain() && self.options.two_tier.drain_threads > 0 {
             self.background.wake();
         }
     }
@@ -82,9 +77,7 @@ impl Store {
         let keyspaces: Vec<_> = keyspaces.values().collect();
         for place in turns {
             let keyspace = keyspaces[place];
-            keyspace
-                .current
-                .turn(border, || self.memory.memtable(&keyspace.options.comparator, keyspace.hasher));
+            keyspace.current.turn(border, || keyspace.next_memtable(&self.memory));
         }
         self.measure_pressure();
         self.background.wake();

@@ -51,6 +51,9 @@ use super::store::Store;
 use super::superversion::Generation;
 use super::timing::Timed;
 
+/// Writes of a batch from which on they are sorted first, and put in together.
+const TOGETHER_MIN: usize = 16;
+
 /// Checks a key and a value against their limits.
 pub(crate) fn check_entry(key: &[u8], value: &[u8]) -> Result<()> {
     if key.len() > KEY_BYTES_MAX {
@@ -130,7 +133,7 @@ fn install(
     store.note_growth(keyspace, first);
     failpoint::hit("write::reserved");
 
-    let hash = keyspace.hasher.hash(key);
+    let hash = node.hash();
     let held = store.stripes.lock(hash);
     failpoint::hit("write::locked");
     // Under the key's lock: close sets the mark, then waits for every lock once.
@@ -158,9 +161,9 @@ fn install(
     if !std::ptr::eq(&**generation, &**first) {
         node = generation.memtable.reserve(key, kind, value);
     }
-    write.gate()?;
+    let needed_below = write.gate()?;
     failpoint::hit("write::gated");
-    let published = generation.memtable.publish(node, write.lsn(), None);
+    let published = generation.memtable.publish_over(node, write.lsn(), None, needed_below);
     let end = write.end();
     write.commit();
     drop(held);
@@ -258,6 +261,7 @@ pub(crate) fn commit_batch(store: &Store, operations: &[Operation], options: Wri
     let room = store.room(units)?;
 
     let mut ranges = reserve_ranges(operations);
+    let points = in_order(operations);
     let held = if ranges.is_empty() {
         store.stripes.lock_many(operations.iter().map(|o| o.keyspace.hasher.hash(&o.key)))
     } else {
@@ -272,10 +276,18 @@ pub(crate) fn commit_batch(store: &Store, operations: &[Operation], options: Wri
     copy_to_log(store, logged, &batch, &record)?;
     let (lsn, slot) = (batch.lsn(), Some(batch.slot_index()));
     let mut grown: Vec<Arc<Generation>> = Vec::new();
-    let mut untold = Vec::with_capacity(operations.len());
-    for operation in operations {
+    let (mut untold, mut touched) = (Vec::new(), Vec::new());
+    for neighbours in points.chunk_by(|a, b| a.keyspace.id == b.keyspace.id) {
+        let keyspace = &neighbours[0].keyspace;
+        let generation = keyspace.current.load(&guard).generation_of(lsn);
+        let records = neighbours.iter().map(|o| (&o.key[..], o.kind, &o.value[..]));
+        generation.memtable.multi_insert(records, lsn, slot);
+        touched.push((keyspace, generation));
+        failpoint::hit("batch::part");
+    }
+    let is_apart = |o: &&Operation| points.is_empty() || o.kind == Kind::RangeDelete;
+    for operation in operations.iter().filter(is_apart) {
         let generation = operation.keyspace.current.load(&guard).generation_of(lsn);
-        store.note_growth(&operation.keyspace, generation);
         let memtable = &generation.memtable;
         if operation.kind == Kind::RangeDelete {
             // All ranges of a keyspace with its first.
@@ -287,6 +299,7 @@ pub(crate) fn commit_batch(store: &Store, operations: &[Operation], options: Wri
             // Under the locks, unlike that of a single write: before, nobody could say in which generation.
             let node = memtable.reserve(&operation.key, operation.kind, &operation.value);
             untold.push((memtable, memtable.publish(node, lsn, slot)));
+            touched.push((&operation.keyspace, generation));
         }
         failpoint::hit("batch::part");
     }
@@ -296,6 +309,8 @@ pub(crate) fn commit_batch(store: &Store, operations: &[Operation], options: Wri
     drop(held);
     untold.iter().for_each(|(memtable, published)| memtable.tell_guide(published));
     drop(untold);
+    touched.iter().for_each(|(keyspace, generation)| store.note_growth(keyspace, generation));
+    drop(touched);
     drop(guard);
     let slots = store.sequencer.slots();
     for generation in grown {
@@ -306,6 +321,19 @@ pub(crate) fn commit_batch(store: &Store, operations: &[Operation], options: Wri
         operations.iter().map(|operation| (operation.key.len() + operation.value.len()) as u64).sum()
     });
     Ok(())
+}
+
+/// The puts and deletes of a large batch, by keyspace and key: put in one behind the other. Empty if they are few.
+fn in_order(operations: &[Operation]) -> Vec<&Operation> {
+    if operations.len() < TOGETHER_MIN {
+        return Vec::new();
+    }
+    let mut points: Vec<_> = operations.iter().filter(|o| o.kind != Kind::RangeDelete).collect();
+    points.sort_unstable_by(|a, b| {
+        let keys = || a.keyspace.options.comparator.compare(&a.key, &b.key);
+        a.keyspace.id.0.cmp(&b.keyspace.id.0).then_with(keys)
+    });
+    points
 }
 
 /// Cuts what a batch deletes of each keyspace, by its number.

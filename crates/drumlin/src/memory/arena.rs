@@ -161,6 +161,11 @@ impl Arena {
         units as usize * UNIT_BYTES + self.central.large_bytes.load(Ordering::Relaxed) as usize
     }
 
+    /// As many threads as can allocate without meeting; a power of two.
+    pub(super) fn shard_count(&self) -> usize {
+        self.shards.len()
+    }
+
     /// Adds one to [`Arena::entries`], on the calling thread's line.
     #[inline]
     pub(super) fn count_entry(&self) {

@@ -104,8 +104,9 @@ fn compare(comparator: &ComparatorRef, before: &[Version], loaded: &[Version], a
     for (key, .., lsn) in before.iter().chain(loaded).chain(after) {
         assert!(table.may_know(KeyHasher::new(1).hash(key)), "seed {seed}, {key:?}");
         for at in [Lsn(*lsn), Lsn(lsn + 1), Lsn::MAX] {
-            let get =
-                |table: &MemTable| table.get(key, at, |_, _| true).map(|v| (v.lsn, v.kind, v.value.to_vec()));
+            let get = |table: &MemTable| {
+                table.find(key, at, |_, _| true).map(|v| (v.lsn, v.kind, v.value.to_vec()))
+            };
             assert_eq!(get(&table), get(&one_by_one), "seed {seed}, {key:?} at {at}");
         }
     }
@@ -169,7 +170,7 @@ fn of_a_key_that_a_write_has_twice_the_last_counts() {
         table.gather(&mut part, b"k", Kind::Put, value, Lsn(5));
     }
     table.load(vec![part]);
-    assert_eq!(table.get(b"k", Lsn::MAX, |_, _| true).map(|v| v.value), Some(&b"3"[..]));
+    assert_eq!(table.find(b"k", Lsn::MAX, |_, _| true).map(|v| v.value), Some(&b"3"[..]));
 }
 
 #[test]

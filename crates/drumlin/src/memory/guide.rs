@@ -269,6 +269,30 @@ impl Guide {
         }
     }
 
+    /// Nodes about as far apart, in their order but for those whose signs came late: all signs of the highest level that has so many, or of the leaves. While
+    /// others change it some may be missing.
+    pub(super) fn sample(&self, list: &impl Nodes, wanted: usize) -> Vec<u32> {
+        let root = self.root().load(Ordering::Acquire);
+        let mut level = if root == 0 { Vec::new() } else { vec![root as u32] };
+        for height in (0..=root >> 32).rev() {
+            // SAFETY: read from the root, or as children, with Acquire; the root's word has its height.
+            let units = |unit: u32| unsafe {
+                match height {
+                    0 => array::<Leaf>(list.arena(), unit).all_units(),
+                    _ => array::<Inner>(list.arena(), unit).all_units(),
+                }
+            };
+            let signs: Vec<u32> = level.iter().flat_map(|&unit| units(unit)).collect();
+            if height == 0 || signs.len() >= wanted {
+                return signs;
+            }
+            // SAFETY: as above.
+            let children = |unit: u32| unsafe { array::<Inner>(list.arena(), unit).all_children() };
+            level = level.iter().flat_map(|&unit| children(unit)).collect();
+        }
+        level
+    }
+
     /// Bytes of its arrays.
     #[cfg(all(test, not(loom)))]
     pub(super) fn bytes(&self, list: &impl Nodes) -> usize {

@@ -64,7 +64,7 @@ fn every_node_told_of_is_found_at_once() {
         let past = list.hint(Place::before(b"\xff\xff", Lsn::ZERO)).expect("it knows nodes");
         assert_eq!((past.before, past.behind), (before, 0), "{kind}");
         for key in &keys {
-            assert!(table.get(key, Lsn::MAX, |_, _| true).is_some(), "{kind}");
+            assert!(table.find(key, Lsn::MAX, |_, _| true).is_some(), "{kind}");
         }
         list.assert_sound();
     }
@@ -93,7 +93,7 @@ fn threads_leave_out_little() {
                 for n in 0..count {
                     put(table, &key(n * threads + thread), n + 1);
                     let back = n / 2 * threads + thread;
-                    assert!(table.get(&key(back), Lsn::MAX, |_, _| true).is_some(), "its own key {back}");
+                    assert!(table.find(&key(back), Lsn::MAX, |_, _| true).is_some(), "its own key {back}");
                 }
             });
         }

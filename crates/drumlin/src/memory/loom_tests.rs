@@ -52,7 +52,7 @@ fn publish(table: &MemTable, node: Reserved, lsn: u64) {
 }
 
 fn get(table: &MemTable, key: &str) -> Option<Lsn> {
-    let found = table.get(key.as_bytes(), Lsn::MAX, |_, _| true)?;
+    let found = table.find(key.as_bytes(), Lsn::MAX, |_, _| true)?;
     assert_eq!(found.value, key.as_bytes());
     Some(found.lsn)
 }
@@ -94,7 +94,7 @@ fn loom_whoever_sees_a_version_finds_its_key_in_the_filter() {
         let writer = thread::spawn({
             let table = table.clone();
             move || {
-                let node = table.known(b"b", || reserve(&table, 1, "b"));
+                let node = table.known(KeyHasher::new(1).hash(b"b"), || reserve(&table, 1, "b"));
                 publish(&table, node, 7);
             }
         });
@@ -113,9 +113,9 @@ fn loom_threads_that_add_keys_of_one_word_keep_the_bits_of_both() {
         let table = table();
         let other = thread::spawn({
             let table = table.clone();
-            move || drop(table.known(b"a", || reserve(&table, 1, "a")))
+            move || drop(table.known(KeyHasher::new(1).hash(b"a"), || reserve(&table, 1, "a")))
         });
-        drop(table.known(b"b", || reserve(&table, 1, "b")));
+        drop(table.known(KeyHasher::new(1).hash(b"b"), || reserve(&table, 1, "b")));
         other.join().unwrap();
         let hasher = KeyHasher::new(1);
         [b"a", b"b"].map(|key| table.may_know(hasher.hash(key)))
@@ -277,7 +277,7 @@ fn loom_a_batch_shows_whole_or_not_at_all() {
         });
         let visible = |key: &str| {
             let committed = |_: u32, lsn: Lsn| slot.load(Ordering::Acquire) != lsn.0;
-            table.get(key.as_bytes(), Lsn::MAX, committed).is_some()
+            table.find(key.as_bytes(), Lsn::MAX, committed).is_some()
         };
         let seen = (visible("x"), visible("y"), visible("x"));
         writer.join().unwrap();
@@ -386,4 +386,153 @@ fn loom_who_is_handed_space_can_reach_it() {
         let sorted: Vec<u32> = distinct.into_iter().collect();
         assert!(sorted.windows(2).all(|pair| pair[1] - pair[0] >= 31), "{sorted:?}");
     });
+}
+
+/// A memtable with a bucket of two slots.
+fn two_tier() -> std::sync::Arc<MemTable> {
+    std::sync::Arc::new(MemTable::new(bytewise()).with_hash_tier(0, 0, std::sync::Arc::default()))
+}
+
+/// Puts a version; below `needed_below` the one that it displaces is to stay.
+fn put_over(table: &MemTable, key: &str, lsn: u64, needed_below: u64) {
+    let node = table.reserve(key.as_bytes(), Kind::Put, key.as_bytes());
+    let published = table.publish_over(node, Lsn(lsn), None, Lsn(needed_below));
+    table.tell_guide(&published);
+}
+
+fn get_below(table: &MemTable, key: &str, at: u64) -> Option<u64> {
+    let found = table.find(key.as_bytes(), Lsn(at), |_, _| true)?;
+    assert_eq!(found.value, key.as_bytes());
+    Some(found.lsn.0)
+}
+
+fn versions(table: &std::sync::Arc<MemTable>) -> Vec<(String, u64)> {
+    let mut cursor = table.cursor();
+    let mut all = Vec::new();
+    cursor.seek_first().unwrap();
+    while cursor.valid() {
+        all.push((String::from_utf8_lossy(cursor.key()).into_owned(), cursor.lsn().0));
+        cursor.next().unwrap();
+    }
+    all
+}
+
+/// Fails with a Relaxed compare-and-swap of a slot, or a Relaxed load in `find`.
+#[test]
+fn loom_a_version_in_a_slot_is_whole() {
+    let seen = outcomes(|| {
+        let table = two_tier();
+        let writer = thread::spawn({
+            let table = table.clone();
+            move || put_over(&table, "b", 7, 0)
+        });
+        let seen = get_below(&table, "b", u64::MAX);
+        writer.join().unwrap();
+        assert_eq!(get_below(&table, "b", u64::MAX), Some(7));
+        seen
+    });
+    assert_eq!(seen, BTreeSet::from([None, Some(7)]));
+}
+
+/// Two keys take slots of one bucket at once. Fails if a slot is stored to without a compare.
+#[test]
+fn loom_two_keys_do_not_get_the_same_slot() {
+    model(|| {
+        let table = two_tier();
+        let other = thread::spawn({
+            let table = table.clone();
+            move || put_over(&table, "a", 1, 0)
+        });
+        put_over(&table, "b", 2, 0);
+        other.join().unwrap();
+        assert_eq!(["a", "b"].map(|key| get_below(&table, key, u64::MAX)), [Some(1), Some(2)]);
+        assert_eq!(versions(&table), [("a".into(), 1), ("b".into(), 2)]);
+    });
+}
+
+/// A key's version goes from its slot to the list, and the slot to another key. Fails if a slot is sorted before its node is in
+/// the list, if one that is not sorted may be taken, or with a Relaxed swap of slots.
+#[test]
+fn loom_a_key_is_found_while_it_leaves_its_slot() {
+    model(|| {
+        let table = two_tier();
+        put_over(&table, "a", 1, 0);
+        put_over(&table, "b", 2, 0);
+        let mover = thread::spawn({
+            let table = table.clone();
+            move || {
+                table.settle();
+                put_over(&table, "c", 3, 0);
+            }
+        });
+        assert_eq!(get_below(&table, "a", u64::MAX), Some(1));
+        mover.join().unwrap();
+        assert_eq!(["a", "b", "c"].map(|key| get_below(&table, key, u64::MAX)), [Some(1), Some(2), Some(3)]);
+    });
+}
+
+/// FloDB's drain takes its sequence number when it moves an entry, and puts an old version over a new one that was written
+/// meanwhile. Here a version has its LSN from birth. Fails if a mover does not look again at a slot whose version was
+/// displaced before it claimed it, or if a version that displaces a claimed one is not noted.
+#[test]
+fn loom_an_update_while_the_key_is_moved_is_not_lost() {
+    model(|| {
+        let table = two_tier();
+        put_over(&table, "k", 1, 0);
+        let mover = thread::spawn({
+            let table = table.clone();
+            move || table.settle()
+        });
+        put_over(&table, "k", 2, 0);
+        assert_eq!(get_below(&table, "k", u64::MAX), Some(2));
+        mover.join().unwrap();
+        assert_eq!(get_below(&table, "k", u64::MAX), Some(2));
+        assert_eq!(versions(&table).first(), Some(&("k".to_string(), 2)), "a flush finds it");
+    });
+}
+
+/// Fails if what a snapshot needs is not in the list before its slot is overwritten, claimed by a mover or not.
+#[test]
+fn loom_what_a_snapshot_needs_is_found_while_it_is_displaced_and_moved() {
+    model(|| {
+        let table = two_tier();
+        put_over(&table, "k", 1, 0);
+        let mover = thread::spawn({
+            let table = table.clone();
+            move || table.settle()
+        });
+        let writer = thread::spawn({
+            let table = table.clone();
+            move || put_over(&table, "k", 5, 3)
+        });
+        assert_eq!(get_below(&table, "k", 3), Some(1));
+        mover.join().unwrap();
+        writer.join().unwrap();
+        assert_eq!((get_below(&table, "k", 3), get_below(&table, "k", u64::MAX)), (Some(1), Some(5)));
+        let walked: Vec<u64> = versions(&table).into_iter().map(|(_, lsn)| lsn).collect();
+        assert!(walked == [5, 1] || walked == [5, 1, 1], "{walked:?}");
+    });
+}
+
+/// A walk begins after a write was complete: it finds it. Fails if a write is noted after the memtable was told of it.
+#[test]
+fn loom_a_walk_finds_what_was_complete_before_it() {
+    let seen = outcomes(|| {
+        let table = two_tier();
+        let complete = Arc::new(AtomicU64::new(0));
+        let writer = thread::spawn({
+            let (table, complete) = (table.clone(), complete.clone());
+            move || {
+                put_over(&table, "b", 7, 0);
+                complete.store(1, Ordering::Release);
+            }
+        });
+        let was_complete = complete.load(Ordering::Acquire) == 1;
+        let walked = versions(&table).len();
+        writer.join().unwrap();
+        assert!(walked == 1 || !was_complete);
+        assert_eq!(versions(&table).len(), 1);
+        (was_complete, walked)
+    });
+    assert_eq!(seen, BTreeSet::from([(false, 0), (false, 1), (true, 1)]));
 }

@@ -19,6 +19,7 @@
 //! iterate. Reserving before the locks are taken and publishing under them is ours.
 //! Tests: `memtable_tests`, `loom_tests`.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::iter::{Horizons, Tombstones};
@@ -31,13 +32,20 @@ use super::filter::KeyFilter;
 use super::node::NO_BATCH;
 use super::node::Node;
 use super::pool::Pool;
-use super::skiplist::{Place, Published, Reserved, SkipList};
+use super::skiplist::{Near, Place, Published, Reserved, SkipList};
+use super::splits::Splits;
 use super::tombstone_run::ReservedRanges;
 use super::tombstone_set::TombstoneSet;
+use super::two_tier::{Sorted, TwoTier};
+
+/// Keys that are sampled for each part that is to be cut.
+const KEYS_PER_PART: usize = 4;
 
 /// A sorted, concurrent map of versions. It only grows; memory goes back when it is dropped.
 pub struct MemTable {
     pub(super) list: SkipList,
+    /// The hash tier, if it has one.
+    pub(super) tier: Option<TwoTier>,
     ranges: TombstoneSet,
     filter: KeyFilter,
     hasher: KeyHasher,
@@ -62,11 +70,22 @@ impl MemTable {
         MemTable::charged(comparator, KeyHasher::new(1), Arc::default())
     }
 
+    /// The same with a hash tier.
+    #[cfg(test)]
+    pub fn new_two_tier(comparator: ComparatorRef) -> MemTable {
+        MemTable::charged(comparator, KeyHasher::new(1), Arc::default()).with_hash_tier(
+            0,
+            usize::MAX,
+            Arc::new(Splits::of_top_bits(2)),
+        )
+    }
+
     /// An empty memtable whose bytes are charged to the account of `pool` until it is dropped. Its filter knows keys by
     /// `hasher`.
     pub fn charged(comparator: ComparatorRef, hasher: KeyHasher, pool: Arc<Pool>) -> MemTable {
         MemTable {
             list: SkipList::new(comparator, Arc::clone(&pool)),
+            tier: None,
             ranges: TombstoneSet::new(Arc::clone(pool.account())),
             filter: KeyFilter::new(Arc::clone(pool.account())),
             hasher,
@@ -74,19 +93,70 @@ impl MemTable {
         }
     }
 
-    /// Copies a version into the memtable, unseen, and finds its place. To be called before locks
-    /// are taken; all that is slow about an insert happens here. O(log n + bytes).
+    /// The same with a hash tier over the list, for so many keys at first, of `bytes_max` bytes at most; sorted in such
+    /// parts, if keys are in the order of bytes.
+    pub fn with_hash_tier(mut self, keys: usize, bytes_max: usize, splits: Arc<Splits>) -> MemTable {
+        let shards = self.list.nodes.arena.shard_count();
+        let splits = if self.list.is_bytewise() { splits } else { Arc::default() };
+        self.tier = Some(TwoTier::new(keys, bytes_max, splits, shards, self.pool.account()));
+        self
+    }
+
+    /// The same whose hash tier is sorted by one multi-insert; or by a search for each, for comparison.
+    pub fn with_searches_near(mut self, near: bool) -> MemTable {
+        self.tier = self.tier.take().map(|tier| tier.with_searches_near(near));
+        self
+    }
+
+    /// Makes versions of keys that ascend visible, one by one, each sought from the one before: O(1) for each that is near it,
+    /// else O(log n). With a hash tier each goes its way by itself. `batch` as in [`MemTable::publish`]. Source: FloDB §4.3.
+    ///
+    /// # Panics
+    /// As [`MemTable::reserve`].
+    pub fn multi_insert<'k>(
+        &self,
+        records: impl Iterator<Item = (&'k [u8], Kind, &'k [u8])>,
+        lsn: Lsn,
+        batch: Option<u32>,
+    ) {
+        let mut near = Near::NOWHERE;
+        for (key, kind, value) in records {
+            if self.tier.is_some() {
+                let node = self.reserve(key, kind, value);
+                let published = self.publish(node, lsn, batch);
+                self.tell_guide(&published);
+                continue;
+            }
+            let node = self.list.new_version(key, kind, value, lsn, batch.unwrap_or(NO_BATCH));
+            self.filter.add(self.hasher.hash(key));
+            self.list.insert_behind(&mut near, node);
+        }
+    }
+
+    /// Copies a version into the memtable, unseen, and finds its place, if there is no hash tier. To be called before locks
+    /// are taken; all that is slow about an insert happens here. O(log n + bytes), with a hash tier O(bytes).
     ///
     /// # Panics
     /// If key or value exceed [`crate::key::KEY_BYTES_MAX`] or [`crate::key::VALUE_BYTES_MAX`], or
     /// if the memtable has grown to 32 GiB.
     pub fn reserve(&self, key: &[u8], kind: Kind, value: &[u8]) -> Reserved {
-        self.known(key, || self.list.reserve(key, kind, value))
+        let hash = self.hasher.hash(key);
+        match &self.tier {
+            Some(tier) => {
+                // Loaded while the node is written.
+                tier.prefetch(hash);
+                if !self.list.is_bytewise() {
+                    // A key that the user's order cannot take is to fail here, as in a search: before the log has it.
+                    let _ = self.list.comparator().compare(key, key);
+                }
+                self.list.reserve_unplaced(key, hash, kind, value)
+            }
+            None => self.known(hash, || self.list.reserve(key, hash, kind, value)),
+        }
     }
 
-    /// Reserves a version of the key, of which the filter knows then: before it is published, and so before anybody misses it.
-    pub(super) fn known(&self, key: &[u8], reserve: impl FnOnce() -> Reserved) -> Reserved {
-        let hash = self.hasher.hash(key);
+    /// Reserves a version of a key, of which the filter knows then: before it is published, and so before anybody misses it.
+    pub(super) fn known(&self, hash: u64, reserve: impl FnOnce() -> Reserved) -> Reserved {
         // Loaded while the list is searched.
         self.filter.prefetch(hash);
         let node = reserve();
@@ -95,15 +165,33 @@ impl MemTable {
     }
 
     /// Makes a reserved version visible as `lsn`. With `batch`, the index of the writer's slot, it
-    /// stays hidden from gets while their `committed(slot, lsn)` is false.
-    /// Allocates nothing, waits for nobody; `tell_guide` is for later. O(1) unless many inserts went to the same place since
-    /// `reserve`, then O(log n).
+    /// stays hidden from gets while their `committed(slot, lsn)` is false. All older versions stay.
+    /// Waits for nobody; `tell_guide` is for later. O(1) unless many inserts went to the same place since
+    /// `reserve`, then O(log n); with a hash tier, under the lock of its key.
     ///
     /// # Panics
     /// If the version was reserved in another memtable.
     pub fn publish(&self, node: Reserved, lsn: Lsn, batch: Option<u32>) -> Published {
+        self.publish_over(node, lsn, batch, Lsn::MAX)
+    }
+
+    /// The same where older versions with LSN >= `needed_below` may be forgotten: no read that is under way or to come is to
+    /// find one of them. They are kept all the same, without a hash tier.
+    pub fn publish_over(&self, node: Reserved, lsn: Lsn, batch: Option<u32>, needed_below: Lsn) -> Published {
         debug_assert!(batch != Some(NO_BATCH));
-        self.list.publish(node, lsn, batch.unwrap_or(NO_BATCH))
+        let batch = batch.unwrap_or(NO_BATCH);
+        let Some(tier) = &self.tier else { return self.list.publish(node, lsn, batch) };
+        let version = self.list.give_version(&node, lsn, batch);
+        if tier.publish(&self.sorted(), version, node.hash(), needed_below) {
+            return Published::IN_SLOT;
+        }
+        self.filter.add(node.hash());
+        self.list.publish_unplaced(node)
+    }
+
+    /// What the hash tier knows of the other.
+    fn sorted(&self) -> Sorted<'_, impl Fn(&[u8])> {
+        Sorted { list: &self.list, known: |key| self.filter.add(self.hasher.hash(key)) }
     }
 
     /// Makes a version that was published quick to find. Once for each, behind the locks: it may allocate. Left out, later
@@ -111,6 +199,56 @@ impl MemTable {
     #[inline]
     pub fn tell_guide(&self, published: &Published) {
         self.list.tell_guide(published);
+        if let Some(tier) = &self.tier {
+            tier.grow_if_due();
+        }
+    }
+
+    /// Puts into the list what was published in the hash tier before, of all parts: to be called before all is walked or
+    /// counted. (A cursor does so for the parts that it comes to.) O(n log n).
+    pub fn settle(&self) {
+        if let Some(tier) = &self.tier {
+            self.settle_parts(tier, 0..tier.splits().parts());
+        }
+    }
+
+    /// True for one who asks, when the hash tier has enough for a background mover to do.
+    #[inline]
+    pub fn is_first_to_tell_of_a_drain(&self) -> bool {
+        self.tier.as_ref().is_some_and(TwoTier::is_first_to_tell_of_a_drain)
+    }
+
+    /// True if the hash tier has enough for a background mover to do.
+    pub fn is_drain_due(&self) -> bool {
+        self.tier.as_ref().is_some_and(TwoTier::is_drain_due)
+    }
+
+    /// Settles the parts in which much was published in the hash tier. O(n log n) of that. Source: FloDB §4.2.
+    pub fn drain(&self) {
+        if let Some(tier) = &self.tier {
+            tier.drain(&self.sorted());
+        }
+    }
+
+    /// Versions that are in the hash tier only, about; 0 only if all that was published before is in the list.
+    pub fn unsorted(&self) -> usize {
+        self.tier.as_ref().map_or(0, TwoTier::unsorted)
+    }
+
+    /// Whether the hash tier was worth its detour; `None` if there is none, or too little went through it to say.
+    pub fn hash_paid(&self) -> Option<bool> {
+        self.tier.as_ref().and_then(TwoTier::paid)
+    }
+
+    /// The same for some parts.
+    #[inline]
+    pub(super) fn settle_parts(&self, tier: &TwoTier, parts: Range<usize>) {
+        parts.for_each(|part| tier.settle(&self.sorted(), part));
+    }
+
+    /// Cuts the order of keys into at most so many parts that hold about as many of its keys. O(parts).
+    pub fn splits(&self, parts: usize) -> Splits {
+        Splits::at(self.list.sample(parts * KEYS_PER_PART).collect(), parts)
     }
 
     /// To gather versions for a [load](MemTable::load).
@@ -139,24 +277,57 @@ impl MemTable {
         bulk::load(&self.list, parts, self.pool.account());
     }
 
+    /// The same as [`MemTable::get`], for who has no hash.
+    #[cfg(test)]
+    pub fn find(&self, key: &[u8], at: Lsn, committed: impl Fn(u32, Lsn) -> bool) -> Option<VersionRef<'_>> {
+        self.get(key, self.hash(key), at, committed)
+    }
+
+    /// The hash of a key by the memtable's hasher.
+    #[cfg(test)]
+    pub fn hash(&self, key: &[u8]) -> u64 {
+        self.hasher.hash(key)
+    }
+
     /// False only if there is no version of a key of this hash, by the memtable's hasher; range tombstones apart. O(1).
     #[inline]
     pub fn may_know(&self, hash: u64) -> bool {
-        self.filter.may_know(hash)
+        self.tier.as_ref().is_some_and(|tier| tier.may_know(hash)) || self.filter.may_know(hash)
     }
 
     /// Starts to load what [`MemTable::may_know`] looks at.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
+        if let Some(tier) = &self.tier {
+            tier.prefetch(hash);
+        }
         self.filter.prefetch(hash);
     }
 
-    /// The newest committed version of `key` with LSN < `at`. Does not look at range tombstones:
-    /// see [`MemTable::newest_covering`]. O(log n + uncommitted versions of the key).
+    /// The newest committed version of `key` with LSN < `at`; `hash` is the key's by the memtable's hasher. Does not look
+    /// at range tombstones: see [`MemTable::newest_covering`]. O(log n + uncommitted versions of the key), O(1) if its newest
+    /// version is in the hash tier and is the one.
     #[inline]
-    pub fn get(&self, key: &[u8], at: Lsn, committed: impl Fn(u32, Lsn) -> bool) -> Option<VersionRef<'_>> {
+    pub fn get(
+        &self,
+        key: &[u8],
+        hash: u64,
+        at: Lsn,
+        committed: impl Fn(u32, Lsn) -> bool,
+    ) -> Option<VersionRef<'_>> {
         let newest = Lsn(at.0.checked_sub(1)?);
         let nodes = &self.list.nodes;
+        if let Some(tier) = &self.tier {
+            if let Some(node) = tier.newest(&self.list, key, hash) {
+                let (lsn, batch) = (nodes.lsn(node), nodes.batch(node));
+                if lsn <= newest && (batch == NO_BATCH || committed(batch, lsn)) {
+                    return Some(VersionRef { lsn, kind: nodes.kind(node), value: nodes.value(node) });
+                }
+            }
+            if !self.filter.may_know(hash) {
+                return None;
+            }
+        }
         let mut found = self.list.find(Place::before(key, newest));
         while let Some(node) = found.filter(|&node| self.list.is_key(node, key)) {
             let (lsn, batch) = (nodes.lsn(node), nodes.batch(node));
@@ -171,7 +342,10 @@ impl MemTable {
     /// The newest LSN that concerns `key`, whose hash by the memtable's hasher is `hash`: of all its versions and the range
     /// tombstones that cover it, committed or not. O(log n), O(1) if the filter does not know the key.
     pub fn newest_lsn(&self, key: &[u8], hash: u64) -> Option<Lsn> {
-        let version = if self.filter.may_know(hash) {
+        let in_slot = self.tier.as_ref().and_then(|tier| tier.newest(&self.list, key, hash));
+        let version = if let Some(node) = in_slot {
+            Some(self.list.nodes.lsn(node))
+        } else if self.filter.may_know(hash) {
             self.newest_version(key, self.list.find(Place::before(key, Lsn::MAX)))
         } else {
             None
@@ -181,6 +355,9 @@ impl MemTable {
 
     /// The same for the key of a node that was reserved here: O(1), unless many inserts went to the same place since.
     pub fn newest_lsn_at(&self, key: &[u8], reserved: &Reserved) -> Option<Lsn> {
+        if self.tier.is_some() {
+            return self.newest_lsn(key, reserved.hash());
+        }
         let version =
             self.newest_version(key, self.list.find_reserved(reserved, Place::before(key, Lsn::MAX)));
         version.max(self.newest_covering(key, Lsn::MAX, |_, _| true))
@@ -238,7 +415,8 @@ impl MemTable {
         !self.ranges.is_empty()
     }
 
-    /// A cursor over the versions (not the range tombstones). It keeps the memtable alive.
+    /// A cursor over the versions (not the range tombstones). It keeps the memtable alive. What was published before is
+    /// in it; of what a hash tier gets later, all that is needed below a snapshot that was registered before.
     pub fn cursor(self: &Arc<Self>) -> MemCursor {
         MemCursor::new(Arc::clone(self))
     }
@@ -246,17 +424,21 @@ impl MemTable {
     /// Bytes in use: nodes, values, range tombstones, the filter, and what is handed out to threads. O(1).
     #[inline]
     pub fn bytes(&self) -> usize {
-        self.list.bytes() + self.ranges.bytes() + self.filter.bytes()
+        self.list.bytes()
+            + self.ranges.bytes()
+            + self.filter.bytes()
+            + self.tier.as_ref().map_or(0, TwoTier::bytes)
     }
 
-    /// Versions published, without range tombstones. O(cores).
+    /// Versions there are, without range tombstones; with a hash tier, about. O(cores).
     pub fn entries(&self) -> usize {
-        self.list.nodes.arena.entries()
+        self.list.nodes.arena.entries() + self.unsorted()
     }
 
     /// About how many versions, and how many of them deletes, have a key from `start` on and before `end` (`None` is
     /// unbounded); and whether that is exact, as it is for a few hundred, and where there
-    /// is a guide for some thousands. Else it is a sixteenth off in the mean. O(log n), and so many versions.
+    /// is a guide for some thousands. Else it is a sixteenth off in the mean. Of a hash tier only what was settled counts. O(log
+    /// n), and so many versions.
     pub fn approximate_entries(&self, start: Option<&[u8]>, end: Option<&[u8]>) -> (u64, u64, bool) {
         let from = start.map(|key| Place::before(key, Lsn::MAX));
         self.list.count(from, end.map(|key| Place::before(key, Lsn::MAX)))
@@ -264,7 +446,9 @@ impl MemTable {
 
     /// True if it holds neither versions nor range tombstones.
     pub fn is_empty(&self) -> bool {
-        self.list.first().is_none() && self.ranges.is_empty()
+        self.tier.as_ref().is_none_or(TwoTier::is_empty)
+            && self.list.first().is_none()
+            && self.ranges.is_empty()
     }
 }
 

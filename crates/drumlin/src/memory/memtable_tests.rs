@@ -20,7 +20,7 @@ fn publish(table: &MemTable, key: &str, lsn: u64, value: &str, batch: Option<u32
 }
 
 fn lsn_of(table: &MemTable, key: &str, at: u64, committed: impl Fn(u32, Lsn) -> bool) -> Option<u64> {
-    table.get(key.as_bytes(), Lsn(at), committed).map(|version| version.lsn.0)
+    table.find(key.as_bytes(), Lsn(at), committed).map(|version| version.lsn.0)
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn an_uncommitted_part_of_a_batch_is_passed_over() {
 fn versions_without_a_batch_are_never_asked_about() {
     let table = table();
     publish(&table, "k", 10, "v", None);
-    let found = table.get(b"k", Lsn::MAX, |_, _| panic!("asked whether a single write is committed"));
+    let found = table.find(b"k", Lsn::MAX, |_, _| panic!("asked whether a single write is committed"));
     assert_eq!(found.map(|version| version.value), Some(b"v".as_slice()));
 }
 
@@ -93,7 +93,7 @@ fn a_delete_is_a_version() {
     let table = table();
     publish(&table, "k", 10, "v", None);
     table.publish(table.reserve(b"k", Kind::Delete, b""), Lsn(20), None);
-    let found = table.get(b"k", Lsn::MAX, ALL_COMMITTED).expect("the delete");
+    let found = table.find(b"k", Lsn::MAX, ALL_COMMITTED).expect("the delete");
     assert_eq!((found.lsn, found.kind, found.value), (Lsn(20), Kind::Delete, b"".as_slice()));
     assert_eq!(table.entries(), 2);
 }
@@ -166,7 +166,7 @@ fn values_and_keys_of_every_size_come_back_whole() {
         let value: Vec<u8> = (0..bytes).map(|at| (at * 7 + i) as u8).collect();
         let key = vec![i as u8; if i % 2 == 0 { KEY_BYTES_MAX } else { i }];
         table.publish(table.reserve(&key, Kind::Put, &value), Lsn(i as u64), None);
-        let found = table.get(&key, Lsn::MAX, ALL_COMMITTED).expect("just published");
+        let found = table.find(&key, Lsn::MAX, ALL_COMMITTED).expect("just published");
         assert!(found.value == value, "a value of {bytes} bytes");
     }
     let mut cursor = table.cursor();

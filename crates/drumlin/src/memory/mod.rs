@@ -8,6 +8,8 @@
 //! - `Guide` (`guide`): where in the list a search begins; a tree of `Signs` (`signs`).
 //! - `KeyFilter` (`filter`): tells of most keys that are not there that they are not.
 //! - `Gathered` (`bulk`): versions that are put into an empty memtable all at once.
+//! - `TwoTier` (`two_tier`): the hash over the list, where a keyspace has one: a `Membuffer` (`membuffer`) of slots, and a
+//!   `Backlog` (`backlog`) of what is not in the list yet, part by part of the order ([`Splits`], `splits`).
 //! - `MemCursor` (`cursor`): a walk in internal order, both ways.
 //! - `TombstoneSet` (`tombstone_set`): the range tombstones, under an epoch; a sequence of `Run`s (`tombstone_run`).
 //!   [`ReservedRanges`] become one when published.
@@ -23,6 +25,7 @@
 //! 3. What can be slow (space, copying, the search) is done in `reserve`, before locks and LSN.
 
 mod arena;
+mod backlog;
 mod bulk;
 mod cursor;
 mod filter;
@@ -30,13 +33,16 @@ mod guide;
 mod local;
 #[cfg(loom)]
 mod loom_shadow;
+mod membuffer;
 mod memtable;
 mod node;
 mod pool;
 mod signs;
 mod skiplist;
+mod splits;
 mod tombstone_run;
 mod tombstone_set;
+mod two_tier;
 
 #[cfg(all(test, not(loom)))]
 mod bulk_tests;
@@ -48,9 +54,12 @@ mod loom_tests;
 mod memtable_tests;
 #[cfg(all(test, not(loom)))]
 mod skiplist_tests;
+#[cfg(all(test, not(loom)))]
+mod two_tier_tests;
 
 pub use bulk::Gathered;
 pub use cursor::MemCursor;
 pub use memtable::MemTable;
 pub use pool::Pool;
+pub use splits::Splits;
 pub use tombstone_run::ReservedRanges;

@@ -86,6 +86,16 @@ impl<const CAPACITY: usize, const CHILDREN: usize> Signs<CAPACITY, CHILDREN> {
         self.children[n].load(Ordering::Acquire)
     }
 
+    /// The nodes of all signs.
+    pub(super) fn all_units(&self) -> Vec<u32> {
+        (0..self.count()).map(|n| self.unit(n)).filter(|unit| *unit != 0).collect()
+    }
+
+    /// What is found from each sign on.
+    pub(super) fn all_children(&self) -> Vec<u32> {
+        (0..self.count()).map(|n| self.child(n)).filter(|unit| *unit != 0).collect()
+    }
+
     /// How many signs are before the target: the first if there are children, for what is before it is found in the first
     /// child, too. Of signs with the same head `is_before` tells. O(log CAPACITY).
     #[inline]

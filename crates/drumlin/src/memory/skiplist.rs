@@ -3,42 +3,38 @@
 //! Place: the sorted tier inside `memtable`; `cursor` walks it. It calls `node`.
 //!
 //! Every node is on level 0; half of the nodes of a level are on the next one too, but of level 0, where there is a guide,
-//! one of 32. A search runs
-//! along the highest level until the next node would be too far, goes one level down, and so on.
+//! one of 32. A search runs along the highest level until the next node would be too far, goes one level down, and so on.
 //!
 //! Invariants:
-//! 1. Level 0 holds every published version exactly once, in internal order (user key ascending,
-//!    LSN descending). It alone decides what a get or a cursor answers.
+//! 1. Level 0 holds every published version exactly once, in internal order (user key ascending, LSN descending). It alone
+//!    decides what a get or a cursor answers.
 //! 2. A node is linked bottom-up: whoever meets it on a level finds it linked on all lower ones.
-//! 3. Each level's nodes, at every moment, are in order: a node goes in by one compare-and-swap of
-//!    its predecessor's link from its successor to itself, and nodes are never taken out, so a
-//!    node once seen before a position stays before it.
+//! 3. Each level's nodes, at every moment, are in order: a node goes in by one compare-and-swap of its predecessor's link from
+//!    its successor to itself, and nodes are never taken out, so a node once seen before a position stays before it.
 //! 4. No (key, LSN) is published twice; the caller sees to it (a key's LSN is drawn under its lock).
 //!
-//! Inserting takes two steps, so that little is left to do while locks are held and an LSN is in
-//! flight. `reserve` allocates and fills the node, searches its place (this is where the cache
-//! misses are), and remembers the predecessor of each level in that level's own, still unused link.
-//! `publish` checks each remembered predecessor against its present successor, walks on if others
-//! came in between, searches anew if too many did, and swaps. It never allocates.
+//! Inserting takes two steps, so that little is left to do while locks are held and an LSN is in flight. `reserve` allocates
+//! and fills the node, searches its place (this is where the cache misses are), and remembers the predecessor of each level in
+//! that level's own, still unused link. `publish` checks each remembered predecessor against its present successor, walks on
+//! if others came in between, searches anew if too many did, and swaps. It never allocates.
 //!
 //! A list that is empty and nobody else's may be filled by `bulk` instead, which links nodes in their order without a search.
 //!
-//! Concurrency: any number of threads may call anything; nothing waits, nothing is retried for ever
-//! (a failed compare-and-swap means another insert went through).
-//! - link: Release compare-and-swap in `publish`, Acquire load in every walk. It publishes the
-//!   node's bytes and its own links.
+//! Concurrency: any number of threads may call anything; nothing waits, nothing is retried for ever (a failed compare-and-swap
+//! means another insert went through).
+//! - link: Release compare-and-swap in `publish`, Acquire load in every walk. It publishes the node's bytes and its own links.
 //! - `height`: Relaxed; it only says where to begin.
 //! - get and cursors write no shared memory.
 //!
-//! Origin: cLSM §3.3 (items go into the lists one at a time, bottom up; only the lowest decides) and
-//! sLSM §2.2. Ours: remembered predecessors; the compare that is skipped when the next node on a
-//! lower level is the one just found too far; the loading ahead of both ways a search can go on.
+//! Origin: cLSM §3.3 (items go into the lists one at a time, bottom up; only the lowest decides) and sLSM §2.2. Ours:
+//! remembered predecessors; the compare that is skipped when the next node on a lower level is the one just found too far; the
+//! loading ahead of both ways a search can go on.
 //!
 //! Keys in the order of bytes are found by the guide: it names the node before a place, or one close to it, and the search
 //! walks on from there on level 0. What it names is compared like any other node, so a wrong hint costs time only. The other
 //! levels are for when it does not lead there.
-//! Tests: `skiplist_tests` (a model; threads, also under the thread sanitizer), `loom_tests` (every
-//! ordering named above, weakened to Relaxed, fails one of them).
+//! Tests: `skiplist_tests` (a model; threads, also under the thread sanitizer), `loom_tests` (every ordering named above,
+//! weakened to Relaxed, fails one of them).
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
@@ -56,20 +52,22 @@ use super::guide::{self, Guide, Hint};
 use super::local;
 use super::node::{HEIGHT_MAX, Node, Nodes, PREFIX_BYTES};
 
-/// Nodes that `publish` passes on one level before it searches from the top: about what a search
-/// costs.
+/// Nodes that `publish` passes on one level before it searches from the top: about what a search costs.
 const STEPS_MAX: usize = 16;
 
 /// Nodes that a search passes from where the guide leads it before it begins at the head.
 const GUIDED_STEPS_MAX: usize = 32;
+/// Nodes that [`SkipList::insert_behind`] passes from the node before.
+const NEAR_STEPS_MAX: usize = 8;
+/// Of the nodes that are put in behind one another the guide is told of one of so many: a search then passes half of them.
+const TOLD_OF: u32 = 4;
 /// Nodes of a level by which those of level 0 are told: a sixteenth off, in the mean.
 const COUNTED_MIN: u64 = 256;
 
 /// Numbers the lists of this process; identity only, never modelled.
 static LISTS: PlainAtomicU64 = PlainAtomicU64::new(1);
 
-/// A node that is filled but not in the list. It may be dropped: its space is then unused until
-/// the memtable goes.
+/// A node that is filled but not in the list. It may be dropped: its space is then unused until the memtable goes.
 #[derive(Debug)]
 #[must_use = "a reserved node is in no list until it is published"]
 pub struct Reserved {
@@ -78,14 +76,45 @@ pub struct Reserved {
     unit: u32,
     /// Where the guide has its neighbours; 0 if that is not known.
     leaf: u32,
+    hash: u64,
 }
 
-/// A node that is in the list, and that its guide may be told of.
-#[derive(Debug)]
-pub struct Published(Reserved);
+impl Reserved {
+    /// The hash of its key, as it was given.
+    #[inline]
+    pub(crate) fn hash(&self) -> u64 {
+        self.hash
+    }
+}
 
-/// A place in the internal order: after the versions of smaller keys and after the versions of
-/// `key` that have an LSN of `newer_from` or more.
+/// A version that others see; [`SkipList::tell_guide`] is still to follow, if it is in the list.
+#[derive(Debug)]
+pub struct Published(Option<Reserved>);
+
+impl Published {
+    /// In no list.
+    pub(super) const IN_SLOT: Published = Published(None);
+
+    /// True if the hash tier has it, false if the list has.
+    #[inline]
+    pub fn is_in_slot(&self) -> bool {
+        self.0.is_none()
+    }
+}
+
+/// Where nodes that come in the order of the list were put in last.
+pub(super) struct Near {
+    /// 0 at first.
+    unit: u32,
+    /// Nodes that the guide was not told of since it was told of one.
+    untold: u32,
+}
+
+impl Near {
+    pub(super) const NOWHERE: Near = Near { unit: 0, untold: 0 };
+}
+
+/// A place in the internal order: behind all versions of smaller keys, and those of `key` with an LSN of `newer_from` or more.
 #[derive(Clone, Copy)]
 pub(super) struct Place<'k> {
     key: &'k [u8],
@@ -169,10 +198,18 @@ impl SkipList {
     }
 
     /// Makes a node and finds its place. See the module's header.
-    pub(super) fn reserve(&self, key: &[u8], kind: Kind, value: &[u8]) -> Reserved {
-        self.reserve_with_height(self.random_height(), key, kind, value)
+    pub(super) fn reserve(&self, key: &[u8], hash: u64, kind: Kind, value: &[u8]) -> Reserved {
+        let node = self.create_unlinked(key, kind, value);
+        Reserved { list: self.id, unit: node.unit(), leaf: self.find_place(node), hash }
     }
 
+    /// The same without a place: for [`SkipList::give_version`].
+    #[inline]
+    pub(super) fn reserve_unplaced(&self, key: &[u8], hash: u64, kind: Kind, value: &[u8]) -> Reserved {
+        Reserved { list: self.id, unit: self.create_unlinked(key, kind, value).unit(), leaf: 0, hash }
+    }
+
+    #[cfg(all(test, loom))]
     pub(super) fn reserve_with_height(
         &self,
         height: usize,
@@ -181,7 +218,7 @@ impl SkipList {
         value: &[u8],
     ) -> Reserved {
         let node = self.nodes.create(height, key, kind, value);
-        Reserved { list: self.id, unit: node.unit(), leaf: self.find_place(node) }
+        Reserved { list: self.id, unit: node.unit(), leaf: self.find_place(node), hash: 0 }
     }
 
     /// Has the links of a node that nobody else knows remember the node before it, level by level. The guide's leaf, or 0.
@@ -215,6 +252,15 @@ impl SkipList {
         self.nodes.create(self.random_height(), key, kind, value)
     }
 
+    /// The same with its version.
+    #[inline]
+    pub(super) fn new_version(&self, key: &[u8], kind: Kind, value: &[u8], lsn: Lsn, batch: u32) -> Node<'_> {
+        let node = self.create_unlinked(key, kind, value);
+        // SAFETY: just made, and nobody else knows it. Test: many_threads_put_insert_and_get.
+        unsafe { self.nodes.set_version(node, lsn, batch) };
+        node
+    }
+
     /// Puts a node of [`SkipList::create_unlinked`] that has its version into the list, by a search.
     pub(super) fn insert_unlinked(&self, node: Node<'_>) {
         let leaf = self.find_place(node);
@@ -225,6 +271,10 @@ impl SkipList {
     /// The guide finds level 0: the other levels are for when it cannot.
     #[inline]
     fn random_height(&self) -> usize {
+        if cfg!(loom) {
+            // Models repeat exactly.
+            return 1;
+        }
         if self.guided { local::random_height_sparse(HEIGHT_MAX) } else { local::random_height(HEIGHT_MAX) }
     }
 
@@ -242,15 +292,73 @@ impl SkipList {
     /// # Panics
     /// If the node was reserved in another list.
     pub(super) fn publish(&self, reserved: Reserved, lsn: Lsn, batch: u32) -> Published {
+        self.link_in(self.give_version(&reserved, lsn, batch));
+        Published(Some(reserved))
+    }
+
+    /// Makes a reserved node version `lsn` of its key; once, and before anybody else knows it.
+    ///
+    /// # Panics
+    /// If the node was reserved in another list.
+    #[inline]
+    pub(super) fn give_version(&self, reserved: &Reserved, lsn: Lsn, batch: u32) -> Node<'_> {
         assert_eq!(reserved.list, self.id, "a node is published in the memtable that reserved it");
         debug_assert!(lsn < Lsn::MAX);
         // SAFETY: made by `reserve` of this list, by this thread or handed on by it.
         let node = unsafe { self.nodes.node(reserved.unit) };
-        // SAFETY: `Reserved` is neither Clone nor Copy, so this is the first and only `publish` of
-        // the node, and nobody else knows it. Test: loom_a_found_version_is_whole.
+        // SAFETY: `Reserved` is neither Clone nor Copy, and who publishes one gives it up or calls this once: nobody else
+        // knows the node. Test: loom_a_found_version_is_whole.
         unsafe { self.nodes.set_version(node, lsn, batch) };
+        node
+    }
+
+    /// Puts a node of [`SkipList::reserve_unplaced`] that has its version into the list.
+    pub(super) fn publish_unplaced(&self, mut reserved: Reserved) -> Published {
+        // SAFETY: made by this list; nobody else knows it yet.
+        let node = unsafe { self.nodes.node(reserved.unit) };
+        reserved.leaf = self.find_place(node);
         self.link_in(node);
-        Published(reserved)
+        Published(Some(reserved))
+    }
+
+    /// Puts in a node of [`SkipList::create_unlinked`] that has its version, behind the one that was put in before: with few
+    /// steps where they are neighbours. (FloDB's multi-insert; the path is the node, and where that is too far, the guide.)
+    pub(super) fn insert_behind(&self, near: &mut Near, node: Node<'_>) {
+        let place = Place::before(self.nodes.key(node), self.nodes.lsn(node));
+        let mut leaf = 0;
+        // Taller ones need their place on other levels, too.
+        let last = if self.nodes.height(node) == 1 { self.walk_near(near, place) } else { None };
+        match last {
+            // SAFETY: every node has a level 0.
+            Some(last) => unsafe { self.nodes.link(node, 0) }.store(last.unit(), Ordering::Relaxed),
+            None => leaf = self.find_place(node),
+        }
+        self.link_in(node);
+        near.unit = node.unit();
+        near.untold += 1;
+        if last.is_none() || near.untold >= TOLD_OF {
+            near.untold = 0;
+            self.add_to_guide(node, leaf);
+        }
+    }
+
+    /// The last node before `place`, if it is not far behind `near`.
+    fn walk_near(&self, near: &Near, place: Place<'_>) -> Option<Node<'_>> {
+        if near.unit == 0 {
+            return None;
+        }
+        // SAFETY: put into this list by `insert_behind`.
+        let mut last = unsafe { self.nodes.node(near.unit) };
+        if !self.is_before(last, place) {
+            return None;
+        }
+        for _ in 0..NEAR_STEPS_MAX {
+            match self.next(last) {
+                Some(follower) if self.is_before(follower, place) => last = follower,
+                _ => return Some(last),
+            }
+        }
+        None
     }
 
     /// Puts a node into the list that has its version and remembers its place.
@@ -264,8 +372,16 @@ impl SkipList {
         self.nodes.arena.count_entry();
     }
 
+    /// Keys that are about as far apart, in their order mostly: so many or more, if the guide knows so many. O(as many).
+    pub(super) fn sample(&self, wanted: usize) -> impl Iterator<Item = &[u8]> {
+        let units = self.guide.sample(self, wanted);
+        // SAFETY: the guide names nodes of this list.
+        units.into_iter().map(|unit| self.nodes.key(unsafe { self.nodes.node(unit) }))
+    }
+
     /// Tells the guide of a node. O(1), but for a division of O(log n) now and then; may allocate.
     pub(super) fn tell_guide(&self, Published(published): &Published) {
+        let Some(published) = published else { return };
         assert_eq!(published.list, self.id, "the guide of a list is told of its own nodes");
         // SAFETY: published in this list.
         self.add_to_guide(unsafe { self.nodes.node(published.unit) }, published.leaf);
@@ -283,8 +399,8 @@ impl SkipList {
     fn link_on(&self, level: usize, node: Node<'_>, place: Place<'_>) {
         // SAFETY: `publish` goes up to the node's height only.
         let own = unsafe { self.nodes.link(node, level) };
-        // SAFETY: until the node is linked on this level, the link holds what `reserve` put there:
-        // a node of this list that was seen on this level, before this place.
+        // SAFETY: until the node is linked on this level, the link holds what `reserve` put there: a node of this list that was
+        // seen on this level, before this place.
         let mut last = unsafe { self.nodes.node(own.load(Ordering::Relaxed)) };
         let mut steps = 0;
         loop {
@@ -425,9 +541,8 @@ impl SkipList {
         self.descend(self.head(), top, 0, |_| true, |level, last| path.last[level] = last.unit());
     }
 
-    /// Steps to the node before the place of `path`, and turns `path` into the way to that node.
-    /// `None`, and no path, if there is none. O(1) on average: only the levels on which the node
-    /// is the last of the path are searched again.
+    /// Steps to the node before the place of `path`, and turns `path` into the way to that node. `None`, and no path, if there
+    /// is none. O(1) on average: only the levels on which the node is the last of the path are searched again.
     pub(super) fn step_back(&self, path: &mut Path) -> Option<Node<'_>> {
         let unit = path.last[0];
         if unit == self.head {
@@ -543,9 +658,8 @@ impl SkipList {
         }
     }
 
-    /// Walks from a node that is before `place` and on level `top` down to level `bottom`. Calls
-    /// `passed` with the last node before `place` of each level, top first; returns that of level
-    /// `bottom` and the unit of the one after it.
+    /// Walks from a node that is before `place` and on level `top` down to level `bottom`. Calls `passed` with the last node
+    /// before `place` of each level, top first; returns that of level `bottom` and the unit of the one after it.
     #[inline(always)]
     fn walk<'a>(
         &'a self,

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::*;
 use crate::env::{Env, FileSystem, MemFs, RealFs};
 use crate::key::Lsn;
-use crate::options::{Compression, KeyspaceOptions};
+use crate::options::{Compression, KeyspaceOptions, Memory};
 use crate::table::{TableId, TableMeta};
 
 const STORE: &[u8] = include_bytes!("../../tests/fixtures/store-v1/STORE");
@@ -31,6 +31,7 @@ fn identity() -> Identity {
 }
 
 fn options() -> [KeyspaceOptions; 2] {
+    let plain = KeyspaceOptions { memory: Memory::Sorted, ..KeyspaceOptions::default() };
     let tuned = KeyspaceOptions {
         logged: false,
         memtable_bytes: Some(1 << 20),
@@ -41,9 +42,9 @@ fn options() -> [KeyspaceOptions; 2] {
         level0_tables: 2,
         level1_bytes: 10 << 20,
         level_ratio: 7,
-        ..KeyspaceOptions::default()
+        ..plain.clone()
     };
-    [KeyspaceOptions::default(), tuned]
+    [plain, tuned]
 }
 
 fn table(id: u64) -> TableMeta {

@@ -36,6 +36,7 @@ pub fn encode_options(options: &KeyspaceOptions) -> Vec<u8> {
     let mut out = Vec::with_capacity(96);
     let memory = match options.memory {
         Memory::Sorted => 0,
+        Memory::TwoTier => 1,
     };
     let layout = match options.layout {
         Layout::Leveled => 0,
@@ -73,6 +74,7 @@ pub fn decode_options(bytes: &[u8], comparators: &[ComparatorRef], path: &Path) 
         match tag {
             MEMORY => match field.varint()? {
                 0 => options.memory = Memory::Sorted,
+                1 => options.memory = Memory::TwoTier,
                 other => return Err(field.unsupported(format!("memory {other} in keyspace options"))),
             },
             LAYOUT => match field.varint()? {

@@ -41,6 +41,10 @@ impl Store {
     pub(super) fn perform(&self, job: &Job) -> Result<()> {
         match job {
             Job::Flush(keyspace) => self.flush_frozen(keyspace),
+            Job::Drain(_, generation) => {
+                generation.memtable.drain();
+                Ok(())
+            }
             Job::Compact(keyspace, plan) => self.compact_by(keyspace, plan),
         }
     }
@@ -66,6 +70,7 @@ impl Store {
         })?;
         self.background.counters.flushes.fetch_add(1, Ordering::Relaxed);
         self.background.counters.flushed_bytes.fetch_add(bytes, Ordering::Relaxed);
+        keyspace.learn(&self.memory, &newest.memtable);
         self.recycle_log()
     }
 

@@ -2,8 +2,9 @@
 //!
 //! Place: workers `pick` from it and `finish` what they took; work by hand claims its tables here too.
 //!
-//! A flush comes first (it frees memory), that of the oldest generation; then the compaction of the keyspace that needs it
-//! most. A keyspace has at most one flush at a time; compactions of one keyspace may run side by side on different tables.
+//! A flush comes first (it frees memory), that of the oldest generation; then the sorting of a hash that is written to, where
+//! that is asked for; then the compaction of the keyspace that needs it most. A keyspace has at most one flush at a time;
+//! compactions of one keyspace may run side by side on different tables.
 //!
 //! Invariants:
 //! 1. A plan is made, and noted as running, under `state`, from levels loaded under it: a job is among the running, or its
@@ -46,6 +47,8 @@ pub(crate) struct State {
     pub dead: usize,
     /// Compactions on workers.
     compactions: usize,
+    /// Generations whose hash is being sorted, by where they begin.
+    draining: Vec<(KeyspaceId, Lsn)>,
     /// The epoch at which a worker, having found nothing to do, went to sleep last.
     #[cfg(test)]
     pub slept_at: Option<u64>,
@@ -89,6 +92,8 @@ impl State {
 /// Something for a worker to do.
 pub(super) enum Job {
     Flush(Arc<KeyspaceState>),
+    /// Of a generation that is written to.
+    Drain(Arc<KeyspaceState>, Arc<Generation>),
     Compact(Arc<KeyspaceState>, CompactionPlan),
 }
 
@@ -109,6 +114,10 @@ impl Background {
                 state.flushing.remove(&keyspace.id);
                 state.pad_failed = None;
                 state.note(&keyspace, Work::Flush, outcome, now);
+            }
+            Job::Drain(keyspace, generation) => {
+                state.jobs -= 1;
+                state.draining.retain(|of| *of != (keyspace.id, generation.start));
             }
             Job::Compact(keyspace, plan) => {
                 state.end(&keyspace, &plan, outcome, now);
@@ -153,6 +162,21 @@ impl Store {
             state.flushing.insert(keyspace.id, start);
             state.jobs += 1;
             return Next::Job(Job::Flush(keyspace.clone()));
+        }
+        // One stays free for flushes, as below.
+        let most = self.options.two_tier.drain_threads.min((self.options.background_threads - 1).max(1));
+        if state.draining.len() < most {
+            let due = keyspaces.values().find_map(|k| {
+                let generation = k.current.load(&guard).generation_now(|| tail);
+                let of = (k.id, generation.start);
+                let is_due = generation.memtable.is_drain_due() && !state.draining.contains(&of);
+                is_due.then(|| (of, k.clone(), generation.clone()))
+            });
+            if let Some((of, keyspace, generation)) = due {
+                state.draining.push(of);
+                state.jobs += 1;
+                return Next::Job(Job::Drain(keyspace, generation));
+            }
         }
         state.failures.keep_only(|id| keyspaces.values().any(|k| k.id == id));
         let later = state.failures.next_due(now);

@@ -1,6 +1,6 @@
 //! The machine: what figures are true of.
 //!
-//! Place: kept with every figure, printed on the page.
+//! Place: kept with every figure by the project's results and by the papers' figures.
 //!
 //! 1. Nothing of it names the machine or somebody's place on it.
 
@@ -9,7 +9,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::Result;
+use crate::engine::Result;
 
 /// See the module.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,0 +1,308 @@
+//! The hash tier: for most keys of a memtable their newest version, found by the key's hash in one line of cache.
+//!
+//! Place: `two_tier` puts versions here and takes them on to the list; it alone knows what a slot's node is.
+//!
+//! A bucket is a line of eight slots, a slot one word: 16 bits of the hash, a state, and the unit of the node. There is no lock
+//! and no header: a slot changes by one compare-and-swap, whoever changes it.
+//! ```text
+//! bits 48-63  the upper bits of the key's hash
+//!      32-33  state: 1 fresh, 2 claimed, 3 sorted
+//!       0-31  unit of the node; all of the word is 0 if nobody has the slot
+//! ```
+//! - *fresh*: the version is here only. The next version of the key takes its place.
+//! - *claimed*: the mover is putting it into the list.
+//! - *sorted*: it is in the list, too. The slot shows the way to it, and may be taken for another key.
+//!
+//! Nobody knows beforehand how many keys a memtable gets, so there are up to [`ARRAYS`] arrays of buckets, each [`GROWTH`]
+//! times as large as the one before. A key is put into the last, and sought in all.
+//!
+//! Invariants:
+//! 1. A key has one slot or none. (Who puts a key into a slot holds the key's lock, and has looked for it before.)
+//! 2. A slot goes from nobody's to fresh, from any state to fresh, from fresh to claimed to sorted, and nowhere else. So one
+//!    that is fresh stays its key's until it was sorted.
+//! 3. An array that is there stays there, and positions name slots for good.
+//!
+//! Concurrency: any thread may call anything. Slots: Release by who puts a node there, Acquire by who looks, so whoever
+//! sees a unit sees the node's bytes. Waits for nobody; a failed compare-and-swap is the caller's to try again. `taken` is a
+//! hint. A reader that finds no slot of a key looks into the list next: a slot is taken from a key only once its version is
+//! there.
+//!
+//! Complexity: O(arrays), of which all but the last are a third of it; one miss, mostly.
+//! Origin: FloDB §4.1 and its table (CLHT, David et al., *Asynchronized Concurrency*): buckets of a cache line, updated in place.
+//! Slots of one word, which leave the version itself in the arena, are ours.
+//! Tests: below, `two_tier_tests`, `loom_tests`.
+
+use std::sync::{Arc, OnceLock};
+
+use crate::budget::{Account, Charge};
+use crate::pages::{PageVec, zeroed_words};
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{CachePadded, prefetch};
+
+/// Slots of a bucket: a line.
+pub(super) const WAYS: usize = if cfg!(loom) { 2 } else { 8 };
+/// Buckets of the first array, at least.
+const BUCKETS_MIN: usize = if cfg!(loom) { 1 } else { 16 };
+/// Arrays, at most.
+const ARRAYS: usize = if cfg!(loom) { 1 } else { 10 };
+/// So many times as large as the one before is an array.
+const GROWTH: usize = 4;
+/// Of the slots of an array, in percent: so many are taken when the next one is made.
+const FILL_PERCENT: usize = 70;
+/// One key of so many is counted.
+const COUNTED_OF: u64 = 16;
+
+const UNIT_BITS: u32 = 32;
+const TAG_SHIFT: u32 = 48;
+const STATE_MASK: u64 = 3 << UNIT_BITS;
+
+/// What a slot holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// A version that is nowhere else.
+    Fresh = 1,
+    /// A version that is being put into the list.
+    Claimed = 2,
+    /// A version that is in the list.
+    Sorted = 3,
+}
+
+/// A slot's word as it was seen; not nobody's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Word(u64);
+
+impl Word {
+    fn fresh(hash: u64, unit: u32) -> Word {
+        Word(hash >> TAG_SHIFT << TAG_SHIFT | (State::Fresh as u64) << UNIT_BITS | u64::from(unit))
+    }
+
+    pub(super) fn with(self, state: State) -> Word {
+        Word(self.0 & !STATE_MASK | (state as u64) << UNIT_BITS)
+    }
+
+    /// The node.
+    #[inline]
+    pub(super) fn unit(self) -> u32 {
+        self.0 as u32
+    }
+
+    #[inline]
+    pub(super) fn is(self, state: State) -> bool {
+        self.0 & STATE_MASK == (state as u64) << UNIT_BITS
+    }
+}
+
+/// A slot, and its name.
+#[derive(Clone, Copy)]
+pub(super) struct Slot<'a> {
+    word: &'a AtomicU64,
+    position: u32,
+    /// Makes the model checker try every order of accesses: see `loom_shadow`.
+    #[cfg(loom)]
+    witness: &'a AtomicU64,
+}
+
+impl Slot<'_> {
+    /// What names it in [`Membuffer::slot`].
+    #[inline]
+    pub(super) fn position(self) -> u32 {
+        self.position
+    }
+
+    /// What it holds now.
+    #[inline]
+    pub(super) fn load(self) -> Option<Word> {
+        let word = self.word().load(Ordering::Acquire);
+        (word != 0).then_some(Word(word))
+    }
+
+    #[inline(always)]
+    fn word(&self) -> &AtomicU64 {
+        #[cfg(loom)]
+        self.witness.fetch_add(1, Ordering::Relaxed);
+        self.word
+    }
+
+    /// Puts another node of the same key where `seen` was. False if it is not there any more.
+    #[inline]
+    pub(super) fn replace(self, seen: Word, unit: u32) -> bool {
+        self.swap(seen, Word::fresh(seen.0, unit))
+    }
+
+    /// Gives what is there another state. False if it is not there any more.
+    #[inline]
+    pub(super) fn turn(self, seen: Word, state: State) -> bool {
+        self.swap(seen, seen.with(state))
+    }
+
+    #[inline]
+    fn swap(self, seen: Word, next: Word) -> bool {
+        // Release: whoever finds the node here finds its bytes. A node that only changes state was published before; the
+        // Release of `claimed` to `sorted` is for those who then find the slot taken, and look into the list.
+        self.swap_words(seen.0, next.0)
+    }
+
+    #[inline]
+    fn swap_words(self, seen: u64, next: u64) -> bool {
+        self.word().compare_exchange(seen, next, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+}
+
+struct Array {
+    words: PageVec<AtomicU64>,
+    /// The position of its first slot.
+    first: u32,
+    /// Keys that were counted.
+    taken: CachePadded<AtomicU64>,
+    _charge: Charge,
+    #[cfg(loom)]
+    witness: AtomicU64,
+}
+
+impl Array {
+    fn new(buckets: usize, first: u32, account: &Arc<Account>) -> Array {
+        let count = buckets * WAYS;
+        Array {
+            words: zeroed_words(count),
+            first,
+            taken: CachePadded::new(AtomicU64::new(0)),
+            _charge: account.charge(count * size_of::<AtomicU64>()),
+            #[cfg(loom)]
+            witness: AtomicU64::new(0),
+        }
+    }
+
+    fn slot(&self, at: usize) -> Slot<'_> {
+        Slot {
+            word: &self.words[at],
+            position: self.first + at as u32,
+            #[cfg(loom)]
+            witness: &self.witness,
+        }
+    }
+
+    #[inline]
+    fn bucket(&self, hash: u64) -> usize {
+        hash as usize & (self.words.len() / WAYS - 1)
+    }
+
+    #[inline]
+    fn slots(&self, hash: u64) -> impl Iterator<Item = Slot<'_>> {
+        let first = self.bucket(hash) * WAYS;
+        (first..first + WAYS).map(|at| self.slot(at))
+    }
+
+    fn is_full(&self) -> bool {
+        let taken = self.taken.load(Ordering::Relaxed) * COUNTED_OF;
+        taken * 100 >= (self.words.len() * FILL_PERCENT) as u64
+    }
+}
+
+/// See the module.
+pub(super) struct Membuffer {
+    arrays: [OnceLock<Array>; ARRAYS],
+    /// Bytes that all arrays may have.
+    bytes_max: usize,
+    account: Arc<Account>,
+}
+
+impl Membuffer {
+    /// An empty one, for so many keys at first, and with at most `bytes_max` bytes, a few buckets apart.
+    pub(super) fn new(keys: usize, bytes_max: usize, account: Arc<Account>) -> Membuffer {
+        let wanted = (keys * 100 / FILL_PERCENT).div_ceil(WAYS).next_power_of_two();
+        let most = (bytes_max / (WAYS * size_of::<AtomicU64>()) + 1).next_power_of_two() / 2;
+        let arrays = [const { OnceLock::new() }; ARRAYS];
+        let _ = arrays[0].set(Array::new(wanted.min(most).max(BUCKETS_MIN), 0, &account));
+        Membuffer { arrays, bytes_max, account }
+    }
+
+    #[inline]
+    fn there(&self) -> impl Iterator<Item = &Array> {
+        self.arrays.iter().map_while(OnceLock::get)
+    }
+
+    /// Starts to load what a look-up reads.
+    #[inline]
+    pub(super) fn prefetch(&self, hash: u64) {
+        self.there().for_each(|array| prefetch(&raw const array.words[array.bucket(hash) * WAYS]));
+    }
+
+    /// The slot of the key of this hash for whose node `is_it` is true, and what it holds.
+    #[inline]
+    pub(super) fn find(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<(Slot<'_>, Word)> {
+        for array in self.there() {
+            for slot in array.slots(hash) {
+                let word = slot.word().load(Ordering::Acquire);
+                if word != 0 && (word ^ hash) >> TAG_SHIFT == 0 && is_it(word as u32) {
+                    return Some((slot, Word(word)));
+                }
+            }
+        }
+        None
+    }
+
+    /// True if a slot may be that of a key of this hash.
+    #[inline]
+    pub(super) fn may_know(&self, hash: u64) -> bool {
+        self.find(hash, |_| true).is_some()
+    }
+
+    /// Takes a slot for a key that has none: one that nobody has, or one whose version is in the list. `None` if there is
+    /// neither.
+    pub(super) fn take(&self, hash: u64, unit: u32) -> Option<Slot<'_>> {
+        let array = self.there().last()?;
+        let fresh = Word::fresh(hash, unit);
+        let free = array
+            .slots(hash)
+            .find(|slot| slot.word().load(Ordering::Relaxed) == 0 && slot.swap_words(0, fresh.0));
+        if free.is_some() {
+            if (hash >> UNIT_BITS).is_multiple_of(COUNTED_OF) {
+                array.taken.fetch_add(1, Ordering::Relaxed);
+            }
+            return free;
+        }
+        array.slots(hash).find(|slot| {
+            // Acquire with the swap: what the next key does here comes after the list has what is driven out.
+            let seen = slot.word().load(Ordering::Relaxed);
+            Word(seen).is(State::Sorted) && slot.swap_words(seen, fresh.0)
+        })
+    }
+
+    /// Adds an array if the last one is full and there may be a larger one. It may allocate.
+    #[inline]
+    pub(super) fn grow_if_due(&self) {
+        if self.there().last().is_some_and(Array::is_full) {
+            self.grow();
+        }
+    }
+
+    #[cold]
+    fn grow(&self) {
+        // One walk: others may add an array meanwhile, and two are not to follow from one that was seen.
+        let (mut there, mut slots, mut last) = (0, 0, 0);
+        for array in self.there() {
+            last = array.words.len();
+            (there, slots) = (there + 1, slots + last);
+        }
+        let next = last * GROWTH;
+        if (slots + next) * size_of::<AtomicU64>() > self.bytes_max {
+            return;
+        }
+        if let Some(array) = self.arrays.get(there) {
+            // Whoever comes second drops his.
+            let _ = array.set(Array::new(next / WAYS, slots as u32, &self.account));
+        }
+    }
+
+    /// The slot of this position.
+    pub(super) fn slot(&self, position: u32) -> Slot<'_> {
+        let array = self.there().filter(|array| array.first <= position).last();
+        let array = array.expect("a position names a slot of an array that is there");
+        array.slot((position - array.first) as usize)
+    }
+
+    /// Bytes of all arrays.
+    pub(super) fn bytes(&self) -> usize {
+        self.there().map(|array| array.words.len() * size_of::<AtomicU64>()).sum()
+    }
+}

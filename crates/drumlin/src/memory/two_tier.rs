@@ -1,0 +1,377 @@
+//! The protocol of the two tiers: how versions come into the hash, and how they go on to the list.
+//!
+//! Place: a part of `memtable`, where a keyspace asks for it. It calls `membuffer`, `backlog`, `skiplist` and `filter`.
+//!
+//! A node is written once, in the memtable's arena, and never copied on its way: the hash has its unit, and later the list links
+//! it. A put searches nothing; the search is the mover's, who takes what came in meanwhile in the order of the keys and goes
+//! on from one to the next ([`SkipList::insert_behind`]).
+//!
+//! - *Publishing.* The key's version takes the slot of the one before. That one is garbage then, unless it is on its way into the
+//!   list or there already, or some read may need it: a snapshot that is registered and above it, or, under a batch that is not
+//!   committed yet, any get. For these a copy goes into the list first. Where no slot is to be had, the version goes into the
+//!   list itself.
+//! - *Settling.* Whoever walks the list has what was noted put into it first, part by part of the order as it comes there: a
+//!   flush of a memtable that nobody writes to any more, a scan of what it needs below its snapshot. What comes in later is
+//!   above the snapshot, and what it displaces is copied. Several movers take each what the others have not claimed; of what
+//!   they have claimed and not put in when all else is done, a copy is put in.
+//!
+//! Invariants:
+//! 1. Of a key's versions here that one is in the slot that has the highest LSN, if the key has a slot; all others that
+//!    anybody may ask for are in the list.
+//! 2. Every slot that is fresh has a note in the backlog that is not done, from before its write is complete. It turns fresh
+//!    from nobody's, claimed or sorted with a note, from fresh without.
+//! 3. A version is linked by at most one thread: by who claimed its slot; copies are nodes of their own. So the list may have
+//!    a version twice or more, with one LSN and the same bytes, where copies were made of what a mover had claimed.
+//! 4. Insert right, then remove left (I3): a slot turns sorted after its node is in the list, and only then goes to another key.
+//!
+//! Concurrency: `publish` is called under the key's lock (I1), everything else by anybody at any time. Nobody waits for a mover
+//! that stands still: not a get, nor a writer that displaces what it has claimed, nor another mover (both copy).
+//! A get that finds no slot goes to the list. Had the key a slot when it began, that slot was taken from it meanwhile: the
+//! compare-and-swap that did so came after `sorted`, and that after the link (Release); the get saw what came of it
+//! (Acquire), so it finds the link.
+//!
+//! Linearization: a put when its unit is in the slot.
+//!
+//! Origin: FloDB §3.2, §4.2 and Algorithm 2. There entries are copied from tier to tier, get their sequence number on the
+//! way, and scans drain everything and start again when a writer was faster: DESIGN §2.1-§2.3 says why not here.
+//! Tests: `two_tier_tests`, `loom_tests`, tests/two_tier_model.rs, and all that `db` tests, under both memories.
+#![allow(unsafe_code)]
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64 as PlainAtomicU64;
+
+use crate::budget::Account;
+use crate::key::{Lsn, key_prefix};
+use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::{CachePadded, failpoint, prefetch};
+
+use super::backlog::Backlog;
+use super::membuffer::{Membuffer, State, Word};
+use super::node::Node;
+use super::skiplist::{Near, SkipList};
+use super::splits::Splits;
+
+/// Slots ahead of the mover's walk whose nodes are loaded already.
+const AHEAD: usize = 8;
+
+/// What the mover needs of the memtable that the tier is a part of.
+pub(super) struct Sorted<'a, F: Fn(&[u8])> {
+    pub(super) list: &'a SkipList,
+    /// Told of a key before it comes into the list.
+    pub(super) known: F,
+}
+
+/// The hash tier of one memtable.
+pub(super) struct TwoTier {
+    buffer: Membuffer,
+    backlog: Backlog,
+    /// What is sorted goes into the list behind one another; for comparison, by a search for each.
+    near: bool,
+    /// Whether a background mover has enough to do: one of the following.
+    drain: CachePadded<AtomicU32>,
+    /// Versions that movers took on, and in how many goes; of those that they looked at, how many came in order. Movers alone
+    /// write them, Relaxed: they are hints, never modelled.
+    moved: PlainAtomicU64,
+    moves: PlainAtomicU64,
+    looked_at: PlainAtomicU64,
+    in_order: PlainAtomicU64,
+}
+
+/// Parts that a background mover settles before it looks whether something else is more urgent.
+const DRAINED_AT_ONCE: usize = 8;
+/// So many versions say whether the hash pays.
+const TELLING: u64 = 1000;
+/// It does not if of a hundred versions so many come behind the one before.
+const IN_ORDER_PERCENT: u64 = 90;
+/// Nor if fewer than this are sorted at once.
+const AT_ONCE_MIN: u64 = 16;
+/// A mover looks at the order of so many of what it takes.
+const LOOKED_AT: usize = 64;
+
+/// It has not.
+const NOT_WORTH: u32 = 0;
+/// It has, and nobody was told.
+const WORTH: u32 = 1;
+/// It has, and was told.
+const TOLD: u32 = 2;
+
+impl TwoTier {
+    /// An empty tier for so many keys at first, whose table has at most so many bytes.
+    pub(super) fn new(
+        keys: usize,
+        bytes_max: usize,
+        splits: Arc<Splits>,
+        shards: usize,
+        account: &Arc<Account>,
+    ) -> TwoTier {
+        TwoTier {
+            buffer: Membuffer::new(keys, bytes_max, Arc::clone(account)),
+            backlog: Backlog::new(splits, shards, Arc::clone(account)),
+            near: true,
+            drain: CachePadded::new(AtomicU32::new(NOT_WORTH)),
+            moved: PlainAtomicU64::new(0),
+            moves: PlainAtomicU64::new(0),
+            looked_at: PlainAtomicU64::new(0),
+            in_order: PlainAtomicU64::new(0),
+        }
+    }
+
+    /// See the field.
+    pub(super) fn with_searches_near(self, near: bool) -> TwoTier {
+        TwoTier { near, ..self }
+    }
+
+    /// Starts to load what the other functions read first.
+    #[inline]
+    pub(super) fn prefetch(&self, hash: u64) {
+        self.buffer.prefetch(hash);
+    }
+
+    /// True if a key of this hash may have a slot.
+    #[inline]
+    pub(super) fn may_know(&self, hash: u64) -> bool {
+        self.buffer.may_know(hash)
+    }
+
+    /// The version in the key's slot.
+    #[inline]
+    pub(super) fn newest<'a>(&self, list: &'a SkipList, key: &[u8], hash: u64) -> Option<Node<'a>> {
+        // SAFETY: a slot holds units of this list's nodes only, published with Release, seen with Acquire.
+        // Test: two_tier_tests, loom_a_version_in_a_slot_is_whole.
+        let node = |unit| unsafe { list.node(unit) };
+        let (_, word) = self.buffer.find(hash, |unit| list.is_key(node(unit), key))?;
+        Some(node(word.unit()))
+    }
+
+    /// Puts a node that has its version into a slot. False if there is none: then it belongs into the list. The caller holds the
+    /// key's lock. `needed_below`: reads at or below this may still ask for the version that is displaced, if it is below.
+    pub(super) fn publish(
+        &self,
+        sorted: &Sorted<'_, impl Fn(&[u8])>,
+        node: Node<'_>,
+        hash: u64,
+        needed_below: Lsn,
+    ) -> bool {
+        let list = sorted.list;
+        let key = list.nodes.key(node);
+        // SAFETY: as in `newest`.
+        let node_of = |unit| unsafe { list.node(unit) };
+        let mut copied = false;
+        loop {
+            let Some((slot, seen)) = self.buffer.find(hash, |unit| list.is_key(node_of(unit), key)) else {
+                let Some(slot) = self.buffer.take(hash, node.unit()) else { return false };
+                self.note(key, slot.position());
+                return true;
+            };
+            let displaced = node_of(seen.unit());
+            if !copied && !seen.is(State::Sorted) && list.nodes.lsn(displaced) < needed_below {
+                // Not the node itself, which a mover may have claimed: nobody waits for it.
+                self.copy(sorted, displaced);
+                copied = true;
+            }
+            if slot.replace(seen, node.unit()) {
+                if !seen.is(State::Fresh) {
+                    self.note(key, slot.position());
+                }
+                return true;
+            }
+            // The mover changed its state, or, once it was sorted, another key took the slot.
+        }
+    }
+
+    #[inline]
+    fn note(&self, key: &[u8], position: u32) {
+        if self.backlog.note(key, position) && self.drain.load(Ordering::Relaxed) == NOT_WORTH {
+            self.drain.store(WORTH, Ordering::Relaxed);
+        }
+    }
+
+    /// True for one who asks, when there is enough for a background mover to do.
+    #[inline]
+    pub(super) fn is_first_to_tell_of_a_drain(&self) -> bool {
+        self.drain.load(Ordering::Relaxed) == WORTH
+            && self.drain.compare_exchange(WORTH, TOLD, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    /// True if there is enough for a background mover to do.
+    pub(super) fn is_drain_due(&self) -> bool {
+        self.drain.load(Ordering::Relaxed) != NOT_WORTH
+    }
+
+    /// Settles some of the parts that have enough to be worth it; what is left is due then.
+    pub(super) fn drain(&self, sorted: &Sorted<'_, impl Fn(&[u8])>) {
+        // Before the look: what is noted behind it tells again.
+        self.drain.store(NOT_WORTH, Ordering::Relaxed);
+        let mut parts = (0..self.splits().parts()).filter(|part| self.backlog.is_worth_sorting(*part));
+        parts.by_ref().take(DRAINED_AT_ONCE).for_each(|part| self.settle_due(sorted, part));
+        if parts.next().is_some() {
+            self.drain.store(TOLD, Ordering::Relaxed);
+        }
+    }
+
+    /// Puts a copy of a version into the list.
+    #[cold]
+    fn copy(&self, sorted: &Sorted<'_, impl Fn(&[u8])>, of: Node<'_>) {
+        let list = sorted.list;
+        let nodes = &list.nodes;
+        let (kind, value) = (nodes.kind(of), nodes.value(of));
+        let copy = list.new_version(nodes.key(of), kind, value, nodes.lsn(of), nodes.batch(of));
+        (sorted.known)(nodes.key(copy));
+        list.insert_unlinked(copy);
+    }
+
+    /// Allocates what later writes need. Behind the locks of a write.
+    #[inline]
+    pub(super) fn grow_if_due(&self) {
+        self.buffer.grow_if_due();
+    }
+
+    /// Where the parts are that are settled by themselves.
+    #[inline]
+    pub(super) fn splits(&self) -> &Splits {
+        self.backlog.splits()
+    }
+
+    /// Puts into the list what was noted in a part before the call, and maybe more. O(n log n) of what is not there; waits for
+    /// nobody.
+    #[inline]
+    pub(super) fn settle(&self, sorted: &Sorted<'_, impl Fn(&[u8])>, part: usize) {
+        if self.backlog.left(part) != 0 {
+            self.settle_due(sorted, part);
+        }
+    }
+
+    #[cold]
+    fn settle_due(&self, sorted: &Sorted<'_, impl Fn(&[u8])>, part: usize) {
+        let mut positions = Vec::new();
+        let due = self.backlog.due(part, &mut positions);
+        self.sort_in(sorted, &positions);
+        self.backlog.done(due);
+    }
+
+    /// Versions that are in the hash only, about; 0 only if all that was noted before is in the list. O(shards and parts).
+    pub(super) fn unsorted(&self) -> usize {
+        (0..self.splits().parts()).map(|part| self.backlog.left(part)).sum()
+    }
+
+    /// True if nothing ever came here.
+    pub(super) fn is_empty(&self) -> bool {
+        self.backlog.is_empty()
+    }
+
+    /// Moves what the slots at these positions hold, in the order of the keys.
+    fn sort_in(&self, sorted: &Sorted<'_, impl Fn(&[u8])>, positions: &[u32]) {
+        let list = sorted.list;
+        // SAFETY: as in `newest`.
+        let node_of = |unit| unsafe { list.node(unit) };
+        let mut notes = Vec::with_capacity(positions.len());
+        let mut claimed_by_others = Vec::new();
+        for &position in positions {
+            let Some(word) = self.buffer.slot(position).load() else { continue };
+            if word.is(State::Fresh) {
+                notes.push((key_prefix(list.nodes.key(node_of(word.unit()))), position, word.unit()));
+            } else if word.is(State::Claimed) {
+                claimed_by_others.push(position);
+            }
+        }
+        let key_of = |note: &(u64, u32, u32)| list.nodes.key(node_of(note.2));
+        let looked_at = &notes[..notes.len().min(LOOKED_AT)];
+        let is_in_order =
+            |pair: &&[(u64, u32, u32)]| list.comparator().compare(key_of(&pair[0]), key_of(&pair[1])).is_le();
+        self.note_moves(notes.len(), looked_at.len(), looked_at.windows(2).filter(is_in_order).count());
+        if list.is_bytewise() {
+            notes.sort_unstable_by(|a, b| {
+                a.0.cmp(&b.0).then_with(|| list.nodes.key(node_of(a.2)).cmp(list.nodes.key(node_of(b.2))))
+            });
+        } else {
+            let compare = |a, b| list.comparator().compare(list.nodes.key(a), list.nodes.key(b));
+            notes.sort_unstable_by(|a, b| compare(node_of(a.2), node_of(b.2)));
+        }
+        let mut near = Near::NOWHERE;
+        for (at, &(_, position, _)) in notes.iter().enumerate() {
+            if let Some(soon) = notes.get(at + AHEAD) {
+                prefetch(node_of(soon.2).address());
+            }
+            match self.move_on(sorted, &mut near, position) {
+                Some(word) if word.is(State::Claimed) => claimed_by_others.push(position),
+                _ => {}
+            }
+        }
+        for position in claimed_by_others {
+            // Sorted by now, or displaced, in nearly all cases.
+            if let Some(word) = self.buffer.slot(position).load().filter(|word| word.is(State::Claimed)) {
+                self.copy(sorted, node_of(word.unit()));
+            }
+        }
+    }
+
+    /// So many were taken on in one go; so many of them were looked at, of which so many came behind the one before.
+    fn note_moves(&self, count: usize, looked_at: usize, in_order: usize) {
+        if count > 0 {
+            self.moved.fetch_add(count as u64, Ordering::Relaxed);
+            self.moves.fetch_add(1, Ordering::Relaxed);
+            self.looked_at.fetch_add(looked_at.saturating_sub(1) as u64, Ordering::Relaxed);
+            self.in_order.fetch_add(in_order as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether it was worth it that versions came here before they came into the list; `None` if they were too few to say.
+    pub(super) fn paid(&self) -> Option<bool> {
+        let moved = self.moved.load(Ordering::Relaxed);
+        let came_in_order = self.in_order.load(Ordering::Relaxed) * 100
+            >= self.looked_at.load(Ordering::Relaxed).max(1) * IN_ORDER_PERCENT;
+        let is_walked = self.moves.load(Ordering::Relaxed) * AT_ONCE_MIN > moved;
+        (moved >= TELLING).then_some(!came_in_order && !is_walked)
+    }
+
+    /// Puts the version that a slot holds now into the list. What else it held, if it was not this thread's to move.
+    fn move_on(&self, sorted: &Sorted<'_, impl Fn(&[u8])>, near: &mut Near, position: u32) -> Option<Word> {
+        let list = sorted.list;
+        let slot = self.buffer.slot(position);
+        loop {
+            // The version of the moment: what was there when the notes were sorted may have been displaced, and, once it was
+            // sorted by somebody else, another key may be there, out of the order.
+            let word = slot.load()?;
+            if !word.is(State::Fresh) {
+                return Some(word);
+            }
+            if slot.turn(word, State::Claimed) {
+                // SAFETY: as in `newest`.
+                let node = unsafe { list.node(word.unit()) };
+                failpoint::hit("two_tier::claimed");
+                (sorted.known)(list.nodes.key(node));
+                if self.near {
+                    list.insert_behind(near, node);
+                } else {
+                    list.insert_unlinked(node);
+                }
+                // Displaced meanwhile, it is in the list all the same.
+                slot.turn(word.with(State::Claimed), State::Sorted);
+                return None;
+            }
+        }
+    }
+
+    /// Bytes of the table and of the notes.
+    pub(super) fn bytes(&self) -> usize {
+        self.buffer.bytes() + self.backlog.bytes()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+impl TwoTier {
+    /// What a mover does first.
+    pub(super) fn claim_for_test(&self, list: &SkipList, key: &[u8], hash: u64) -> u32 {
+        // SAFETY: as in `newest`.
+        let is_key = |unit| list.is_key(unsafe { list.node(unit) }, key);
+        let (slot, word) = self.buffer.find(hash, is_key).expect("it has a slot");
+        assert!(word.is(State::Fresh) && slot.turn(word, State::Claimed));
+        word.unit()
+    }
+
+    /// What it does then.
+    pub(super) fn move_for_test(&self, list: &SkipList, unit: u32) {
+        // SAFETY: as in `newest`.
+        list.insert_unlinked(unsafe { list.node(unit) });
+    }
+}
