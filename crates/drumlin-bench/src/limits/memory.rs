@@ -17,7 +17,7 @@ const LINE_WORDS: usize = 8;
 /// Words of the record that goes to the log.
 const RECORD_WORDS: usize = 16;
 /// Bytes of the mapped file, which is written round and round.
-const LOG_BYTES: usize = 64 << 20;
+const LOG_BYTES: usize = 512 << 20;
 
 pub(super) fn chase(ground: &Ground, _threads: usize) -> Result<f64> {
     chase_on(ground, false)
