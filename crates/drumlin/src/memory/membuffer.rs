@@ -255,17 +255,25 @@ impl Membuffer {
         let free = array
             .slots(hash)
             .find(|slot| slot.word().load(Ordering::Relaxed) == 0 && slot.swap_words(0, fresh.0));
-        if free.is_some() {
+        let count = || {
             if (hash >> UNIT_BITS).is_multiple_of(COUNTED_OF) {
                 array.taken.fetch_add(1, Ordering::Relaxed);
             }
+        };
+        if free.is_some() {
+            count();
             return free;
         }
-        array.slots(hash).find(|slot| {
+        let sorted = array.slots(hash).find(|slot| {
             // Acquire with the swap: what the next key does here comes after the list has what is driven out.
             let seen = slot.word().load(Ordering::Relaxed);
             Word(seen).is(State::Sorted) && slot.swap_words(seen, fresh.0)
-        })
+        });
+        if sorted.is_none() {
+            // Who finds no room says so: of few keys the counted ones may be too few for ever.
+            count();
+        }
+        sorted
     }
 
     /// Adds an array if the last one is full and there may be a larger one. It may allocate.
