@@ -260,13 +260,15 @@ mod tests {
         let sequencer = Sequencer::new(Lsn(10));
         sequencer.snapshots().allow_displacing();
         let waited_for = sequencer.snapshot().expect("nobody is in flight");
+        // The prefix is further than what was waited for.
+        sequencer.begin(2).commit();
         let a = sequencer.begin(1);
         a.gate().expect("nobody dies");
         std::thread::scope(|s| {
             s.spawn(|| sequencer.begin(1).commit());
         });
         let recent = sequencer.snapshot_recent().expect("nobody dies");
-        assert_eq!(recent.lsn(), waited_for.lsn(), "A[10] is in flight, and 10 was waited for");
+        assert_eq!(recent.lsn(), waited_for.lsn(), "A[12] is in flight, and 10 was waited for");
         a.commit();
         sequencer.begin(RECENT_UNITS).commit();
         let fresh = sequencer.snapshot_recent().expect("nobody dies");
