@@ -13,6 +13,8 @@
 //! generation waits until the one before is quiet. Here every write holds its key's lock, whatever the generation, and nobody
 //! waits; a slot is changed by compare-and-swap; and whoever needs the list whole helps whoever is moving versions there.
 //!
+//! It is long for one file: state, steps, judge and programs are read as one piece, and no other test has a use for any of them.
+//!
 //! The flaws below are steps left out. Each is found by the program beside it, or the model would not tell.
 
 use std::collections::hash_map::DefaultHasher;

@@ -344,8 +344,8 @@ impl Keyspace {
     /// About how much lies within `bounds`, in tables and in memory. For planning: how long will a scan take, where to cut
     /// a range. [`ApproximateSize`] says how far off it may be.
     ///
-    /// O(tables + log n in each memtable), and with a hash over it that of sorting what is not sorted yet. Reads nothing but the index of a table that an end of the range cuts, if it is not
-    /// open: at most two tables a level, and those of level 0.
+    /// O(tables + log n in each memtable), and with a hash over it that of sorting what is not sorted yet. Reads nothing but the
+    /// index of a table that an end of the range cuts, if it is not open: at most two tables a level, and those of level 0.
     ///
     /// # Errors
     /// [Those of a read](Keyspace#errors-of-reads).

@@ -43,7 +43,8 @@ pub struct KeyspaceStats {
     pub memtable_unsorted: u64,
     /// Memtables that wait for their flush.
     pub frozen_memtables: usize,
-    /// About how many keys it has; see [`crate::ApproximateSize::keys`].
+    /// About how many keys it has; see [`crate::ApproximateSize::keys`]. Deletes that are in a hash and not sorted yet count as
+    /// puts: nothing is sorted for this figure.
     pub keys: u64,
     /// About how many bytes of keys and values in tables are not overwritten or deleted: those of the tables under which no
     /// deeper level, and at level 0 no older table, has the same keys.

@@ -8,7 +8,7 @@
 //! pay, after twice as many.
 //!
 //! Concurrency: under the keyspace's lock, some times for each generation.
-//! Origin: FloDB §5.2 switches its hash off by hand where it loads in order. Tests: below, `db::tests`.
+//! Origin: FloDB §5.2 switches its hash off by hand where it loads in order. Tests: below, tests/two_tier.rs.
 
 use std::sync::Arc;
 
