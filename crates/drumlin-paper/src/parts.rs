@@ -244,7 +244,7 @@ struct Generations {
     bytes: usize,
     number: AtomicU64,
     current: Mutex<Arc<Memory>>,
-    frozen: mpsc::SyncSender<Arc<Memory>>,
+    frozen: mpsc::SyncSender<Memory>,
 }
 
 impl Generations {
@@ -253,7 +253,16 @@ impl Generations {
         (self.number.load(Ordering::Relaxed), Arc::clone(&current))
     }
 
-    /// Makes a new one, if `seen` is the current one still. Waits while two before it are not sorted and dropped.
+    /// Gives one up. The last who leaves one that is not written to any more hands it over, and waits while another one before
+    /// it is not sorted and dropped.
+    fn leave(&self, memory: Arc<Memory>) {
+        if let Some(memory) = Arc::into_inner(memory) {
+            // Nobody receives only when all is over.
+            let _ = self.frozen.send(memory);
+        }
+    }
+
+    /// Makes a new one, if `seen` is the current one still.
     fn turn(&self, seen: u64) {
         let mut current = self.current.lock().expect("nobody panics with it");
         if self.number.load(Ordering::Relaxed) != seen {
@@ -261,10 +270,9 @@ impl Generations {
         }
         let old = std::mem::replace(&mut *current, Arc::new(Memory::new(self.component, self.bytes)));
         self.number.store(seen + 1, Ordering::Release);
-        // Whoever sorts waits until others have left the old one, for which they need the lock.
+        // Who waits to hand over holds up nobody.
         drop(current);
-        // Nobody receives only when all is over.
-        let _ = self.frozen.send(old);
+        self.leave(old);
     }
 }
 
@@ -296,18 +304,14 @@ pub fn components(lab: &Lab<'_>, tell: &mut Tell<'_>) -> Result<()> {
 fn filled(lab: &Lab<'_>, threads: u64, bytes: usize, component: Component) -> (f64, f64) {
     let keys = lab.setting.records(300e9 / 264.0);
     let time = Duration::from_secs_f64(lab.setting.seconds);
-    let (frozen, to_drop) = mpsc::sync_channel::<Arc<Memory>>(1);
+    let (frozen, to_drop) = mpsc::sync_channel::<Memory>(1);
     let first = Arc::new(Memory::new(component, bytes));
     let generations =
         Generations { component, bytes, number: AtomicU64::new(0), current: Mutex::new(first), frozen };
     let (over, puts, direct) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
-    let drop_one = |old: Arc<Memory>| {
-        // Who writes to it still has to leave before it is whole.
-        while Arc::strong_count(&old) > 1 && !over.load(Ordering::Relaxed) {
-            std::thread::yield_now();
-        }
-        old.settle();
-        direct.fetch_add(old.direct(), Ordering::Relaxed);
+    let finish = |memory: &Memory| {
+        memory.settle();
+        direct.fetch_add(memory.direct(), Ordering::Relaxed);
     };
     let began = Instant::now();
     std::thread::scope(|scope| {
@@ -315,15 +319,18 @@ fn filled(lab: &Lab<'_>, threads: u64, bytes: usize, component: Component) -> (f
             // It alone has the receiver.
             let to_drop = to_drop;
             while !over.load(Ordering::Acquire) {
-                generations.current().1.settle();
+                let (_, now) = generations.current();
+                now.settle();
+                // It may be the last to leave.
+                Arc::into_inner(now).iter().for_each(finish);
                 match to_drop.recv_timeout(Duration::from_millis(1)) {
-                    Ok(old) => drop_one(old),
+                    Ok(old) => finish(&old),
                     Err(mpsc::RecvTimeoutError::Timeout) => {}
                     Err(mpsc::RecvTimeoutError::Disconnected) => break,
                 }
             }
-            to_drop.try_iter().for_each(drop_one);
-            drop_one(generations.current().1);
+            to_drop.try_iter().for_each(|old| finish(&old));
+            finish(&generations.current().1);
         });
         side_by_side(threads, |thread| {
             let mut random = SmallRng::seed_from_u64(lab.setting.seed.wrapping_add(thread));
@@ -332,6 +339,7 @@ fn filled(lab: &Lab<'_>, threads: u64, bytes: usize, component: Component) -> (f
             let mut done = 0u64;
             loop {
                 if generations.number.load(Ordering::Acquire) != number {
+                    generations.leave(memory);
                     (number, memory) = generations.current();
                 }
                 memory.put(&key(random.random_range(0..keys), keys), &value);
@@ -345,6 +353,7 @@ fn filled(lab: &Lab<'_>, threads: u64, bytes: usize, component: Component) -> (f
                     }
                 }
             }
+            generations.leave(memory);
             puts.fetch_add(done, Ordering::Relaxed);
         });
         over.store(true, Ordering::Release);
