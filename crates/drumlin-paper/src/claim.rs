@@ -17,56 +17,30 @@ pub struct Claim {
     pub check: Check,
 }
 
+/// Where a series is compared with others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum At {
+    /// At every place.
+    Everywhere,
+    /// At one place, where it is best for the series.
+    Somewhere,
+    /// At the first place.
+    First,
+    /// At the last place.
+    Last,
+    /// The highest with the highest.
+    Peak,
+    /// In the mean over all places.
+    Mean,
+}
+
 /// What must be so.
 #[derive(Debug)]
 pub enum Check {
-    /// At every place the series is so many times the best of the others, or more.
-    Everywhere {
-        /// The series.
-        series: &'static str,
-        /// How many times.
-        times: f64,
-        /// The others.
-        of: &'static [&'static str],
-    },
-    /// The same where it is best for the series.
-    Somewhere {
-        /// The series.
-        series: &'static str,
-        /// How many times.
-        times: f64,
-        /// The others.
-        of: &'static [&'static str],
-    },
-    /// The same at the first place.
-    AtFirst {
-        /// The series.
-        series: &'static str,
-        /// How many times.
-        times: f64,
-        /// The others.
-        of: &'static [&'static str],
-    },
-    /// The same at the last place.
-    AtLast {
-        /// The series.
-        series: &'static str,
-        /// How many times.
-        times: f64,
-        /// The others.
-        of: &'static [&'static str],
-    },
-    /// The highest of the series is so many times the highest of the others, or more.
-    Peak {
-        /// The series.
-        series: &'static str,
-        /// How many times.
-        times: f64,
-        /// The others.
-        of: &'static [&'static str],
-    },
-    /// The mean over all places of how many times the best of the others it is, is so much or more.
-    Mean {
+    /// There the series is so many times the best of the others, or more.
+    Times {
+        /// Where.
+        at: At,
         /// The series.
         series: &'static str,
         /// How many times.
@@ -171,28 +145,27 @@ impl Check {
             }
         };
         Ok(match *self {
-            Check::Everywhere { series, times, of } => {
-                let worst = ratios(curves, series, of)?.into_iter().min_by(|a, b| a.1.total_cmp(&b.1));
-                at_least(worst, times)?
-            }
-            Check::Somewhere { series, times, of } => {
-                let best = ratios(curves, series, of)?.into_iter().max_by(|a, b| a.1.total_cmp(&b.1));
-                at_least(best, times)?
-            }
-            Check::AtFirst { series, times, of } => {
-                at_least(ratios(curves, series, of)?.first().copied(), times)?
-            }
-            Check::AtLast { series, times, of } => {
-                at_least(ratios(curves, series, of)?.last().copied(), times)?
-            }
-            Check::Mean { series, times, of } => {
-                let ratios = ratios(curves, series, of)?;
-                let mean = ratios.iter().map(|(_, ratio)| ratio).sum::<f64>() / ratios.len() as f64;
-                Verdict::least(mean, times, format!(" in the mean of {} places", ratios.len()))
-            }
-            Check::Peak { series, times, of } => {
+            Check::Times { at: At::Peak, series, times, of } => {
                 let others = others(curves, of)?.into_iter().map(Curve::peak).fold(f64::MIN, f64::max);
                 Verdict::least(curve(series)?.peak() / others, times, ", highest to highest".into())
+            }
+            Check::Times { at, series, times, of } => {
+                let ratios = ratios(curves, series, of)?;
+                let by_ratio = |a: &&(f64, f64), b: &&(f64, f64)| a.1.total_cmp(&b.1);
+                let found = match at {
+                    At::Everywhere => ratios.iter().min_by(by_ratio),
+                    At::Somewhere => ratios.iter().max_by(by_ratio),
+                    At::First => ratios.first(),
+                    At::Last => ratios.last(),
+                    At::Mean | At::Peak => None,
+                };
+                match found {
+                    Some((x, ratio)) => Verdict::least(*ratio, times, format!(" at {x}")),
+                    None => {
+                        let mean = ratios.iter().map(|(_, ratio)| ratio).sum::<f64>() / ratios.len() as f64;
+                        Verdict::least(mean, times, format!(" in the mean of {} places", ratios.len()))
+                    }
+                }
             }
             Check::Grows { series, times } => {
                 let (first, last) = ends(series)?;
@@ -230,12 +203,6 @@ impl Check {
             }
         })
     }
-}
-
-/// The worst or best of some ratios, as a verdict.
-fn at_least(found: Option<(f64, f64)>, times: f64) -> Result<Verdict, String> {
-    let (x, ratio) = found.ok_or("nothing was measured at one place")?;
-    Ok(Verdict::least(ratio, times, format!(" at {x}")))
 }
 
 /// Those of these series that were measured.
@@ -286,12 +253,12 @@ mod tests {
     fn each_check_holds_as_far_as_it_goes() {
         for (just, word_then) in [(1.0, "holds"), (1.001, "fails")] {
             let with = |check: fn(f64) -> Check, most: f64| assert_eq!(word(check(most * just)), word_then);
-            with(|times| Check::Everywhere { series: "up", times, of: REST }, 1.0);
-            with(|times| Check::Somewhere { series: "up", times, of: REST }, 4.0);
-            with(|times| Check::AtFirst { series: "up", times, of: REST }, 1.0);
-            with(|times| Check::AtLast { series: "up", times, of: REST }, 4.0);
-            with(|times| Check::Peak { series: "up", times, of: REST }, 4.0);
-            with(|times| Check::Mean { series: "up", times, of: REST }, 7.0 / 3.0);
+            with(|times| Check::Times { at: At::Everywhere, series: "up", times, of: REST }, 1.0);
+            with(|times| Check::Times { at: At::Somewhere, series: "up", times, of: REST }, 4.0);
+            with(|times| Check::Times { at: At::First, series: "up", times, of: REST }, 1.0);
+            with(|times| Check::Times { at: At::Last, series: "up", times, of: REST }, 4.0);
+            with(|times| Check::Times { at: At::Peak, series: "up", times, of: REST }, 4.0);
+            with(|times| Check::Times { at: At::Mean, series: "up", times, of: REST }, 7.0 / 3.0);
             with(|times| Check::Grows { series: "up", times }, 4.0);
             with(|times| Check::Keeps { series: "up", times }, 1.0);
             with(|times| Check::Scales { series: "up", threads: 2, times }, 2.0);
@@ -305,8 +272,8 @@ mod tests {
     #[test]
     fn what_was_not_measured_is_not_judged() {
         for check in [
-            Check::Everywhere { series: "up", times: 1.0, of: &["absent"] },
-            Check::Peak { series: "absent", times: 1.0, of: REST },
+            Check::Times { at: At::Everywhere, series: "up", times: 1.0, of: &["absent"] },
+            Check::Times { at: At::Peak, series: "absent", times: 1.0, of: REST },
             Check::Grows { series: "absent", times: 1.0 },
             Check::Scales { series: "up", threads: 4, times: 1.0 },
         ] {

@@ -9,23 +9,15 @@ use drumlin_bench::session::Open;
 use drumlin_bench::store::Store;
 use drumlin_bench::workload::Workload;
 
-use crate::claim::{Check, Claim};
-use crate::figure::{Axis, Figure, Scale, Tell};
-use crate::lab::{Engine, Lab, keys_per_second};
+use crate::claim::{At, Check, Claim};
+use crate::figure::{Axis, Figure, KEYS, RATE, SIZE, Scale, THREADS, Tell};
+use crate::lab::{Engine, FOREVER, Lab, PEER_SERIES as PEERS, keys_per_second};
 use crate::partitions::partitions;
 use crate::point::Point;
 use crate::striped::Striped;
 use crate::sweep::{self, burst, memory, rate};
 
-const THREADS: Axis = Axis { says: "threads", scale: Scale::Log2 };
-const SIZE: Axis = Axis { says: "memory component, MiB", scale: Scale::Log2 };
-const RATE: Axis = Axis { says: "operations a second", scale: Scale::Linear };
-const KEYS: Axis = Axis { says: "keys a second", scale: Scale::Linear };
 const P90: Axis = Axis { says: "latency of nine in ten, ns", scale: Scale::Log10 };
-
-const PEERS: &[&str] = &["RocksDB", "LevelDB"];
-
-const FOREVER: &str = "--reads 1000000000000 --writes 1000000000000";
 
 /// 150 GB of records of 8 and 256 bytes, or so much of it.
 fn words(lab: &Lab<'_>, workload: &str, threads: u64) -> String {
@@ -112,7 +104,7 @@ pub const FIGURES: &[Figure] = &[
         measure: one_or_four,
         claims: &[Claim {
             says: "one large partition has a peak 25 % above four small ones (§2.2)",
-            check: Check::Peak { series: "one store", times: 1.25, of: &["four stores"] },
+            check: Check::Times { at: At::Peak, series: "one store", times: 1.25, of: &["four stores"] },
         }],
     },
     Figure {
@@ -130,7 +122,7 @@ pub const FIGURES: &[Figure] = &[
             },
             Claim {
                 says: "80 % above the next best (§5.1)",
-                check: Check::Peak { series: "sorted", times: 1.8, of: PEERS },
+                check: Check::Times { at: At::Peak, series: "sorted", times: 1.8, of: PEERS },
             },
         ],
     },
@@ -155,7 +147,7 @@ pub const FIGURES: &[Figure] = &[
         claims: &[
             Claim {
                 says: "2.3 times the next best, peak to peak (§5.1)",
-                check: Check::Peak { series: "sorted", times: 2.3, of: PEERS },
+                check: Check::Times { at: At::Peak, series: "sorted", times: 2.3, of: PEERS },
             },
             Claim {
                 says: "more threads than processors lose nothing (§5.1: to 128 threads)",
@@ -183,7 +175,7 @@ pub const FIGURES: &[Figure] = &[
         measure: |lab, tell| by_threads(lab, tell, "mixhot", rate),
         claims: &[Claim {
             says: "above all others, peak to peak (§5.1)",
-            check: Check::Peak { series: "sorted", times: 1.0, of: PEERS },
+            check: Check::Times { at: At::Peak, series: "sorted", times: 1.0, of: PEERS },
         }],
     },
     Figure {
@@ -196,7 +188,7 @@ pub const FIGURES: &[Figure] = &[
         measure: |lab, tell| by_threads(lab, tell, "mixscanhot", keys_per_second),
         claims: &[Claim {
             says: "others are slower by more than 60 % (§5.1)",
-            check: Check::Peak { series: "sorted", times: 1.6, of: PEERS },
+            check: Check::Times { at: At::Peak, series: "sorted", times: 1.6, of: PEERS },
         }],
     },
     Figure {
@@ -225,7 +217,12 @@ pub const FIGURES: &[Figure] = &[
         measure: read_modify_write,
         claims: &[Claim {
             says: "2.5 times as fast as with striped locks outside (§5.1)",
-            check: Check::Peak { series: "sorted", times: 2.5, of: &["locks outside", "LevelDB", "RocksDB"] },
+            check: Check::Times {
+                at: At::Peak,
+                series: "sorted",
+                times: 2.5,
+                of: &["locks outside", "LevelDB", "RocksDB"],
+            },
         }],
     },
     Figure {
@@ -238,7 +235,7 @@ pub const FIGURES: &[Figure] = &[
         measure: |lab, tell| sweep::threads(lab, tell, |threads| production(lab, threads), rate),
         claims: &[Claim {
             says: "with many threads above all others (§5.2)",
-            check: Check::AtLast { series: "sorted", times: 1.0, of: PEERS },
+            check: Check::Times { at: At::Last, series: "sorted", times: 1.0, of: PEERS },
         }],
     },
     Figure {
@@ -251,7 +248,7 @@ pub const FIGURES: &[Figure] = &[
         measure: heavy_compaction,
         claims: &[Claim {
             says: "with 16 threads as fast as RocksDB (§5.3)",
-            check: Check::AtLast { series: "sorted", times: 1.0, of: &["RocksDB"] },
+            check: Check::Times { at: At::Last, series: "sorted", times: 1.0, of: &["RocksDB"] },
         }],
     },
 ];

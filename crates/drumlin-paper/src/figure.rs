@@ -28,6 +28,15 @@ pub struct Axis {
     pub scale: Scale,
 }
 
+/// Threads, doubled from one to the next.
+pub(crate) const THREADS: Axis = Axis { says: "threads", scale: Scale::Log2 };
+/// Memory components.
+pub(crate) const SIZE: Axis = Axis { says: "memory component, MiB", scale: Scale::Log2 };
+/// Rates of operations.
+pub(crate) const RATE: Axis = Axis { says: "operations a second", scale: Scale::Linear };
+/// Rates of keys that were put or met by scans.
+pub(crate) const KEYS: Axis = Axis { says: "keys a second", scale: Scale::Linear };
+
 /// Told of each point as it is measured.
 pub type Tell<'a> = dyn FnMut(Point) -> Result<()> + 'a;
 

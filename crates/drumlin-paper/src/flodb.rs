@@ -7,22 +7,12 @@
 
 use drumlin_bench::engine::Result;
 
-use crate::claim::{Check, Claim};
-use crate::figure::{Axis, Figure, Scale, Tell};
-use crate::lab::{Engine, Lab, keys_per_second, latency};
+use crate::claim::{At, Check, Claim};
+use crate::figure::{Axis, Figure, KEYS, RATE, SIZE, Scale, THREADS, Tell};
+use crate::lab::{Engine, FOREVER, Lab, PEER_SERIES as PEERS, keys_per_second, latency};
 use crate::parts;
 use crate::point::Point;
 use crate::sweep::{self, burst, memory, rate};
-
-const THREADS: Axis = Axis { says: "threads", scale: Scale::Log2 };
-const SIZE: Axis = Axis { says: "memory component, MiB", scale: Scale::Log2 };
-const RATE: Axis = Axis { says: "operations a second", scale: Scale::Linear };
-const KEYS: Axis = Axis { says: "keys a second", scale: Scale::Linear };
-
-const PEERS: &[&str] = &["RocksDB", "LevelDB"];
-
-/// As many operations as fit into the time.
-const FOREVER: &str = "--reads 1000000000000 --writes 1000000000000";
 
 /// 300 GB of them.
 const RECORDS: f64 = 300e9 / 264.0;
@@ -128,7 +118,12 @@ pub const FIGURES: &[Figure] = &[
         measure: parts::list,
         claims: &[Claim {
             says: "a skiplist is one to two orders of magnitude slower than a hash of the same size (§4.3)",
-            check: Check::Somewhere { series: "hash, 1.05 M", times: 10.0, of: &["skiplist, 1.05 M"] },
+            check: Check::Times {
+                at: At::Somewhere,
+                series: "hash, 1.05 M",
+                times: 10.0,
+                of: &["skiplist, 1.05 M"],
+            },
         }],
     },
     Figure {
@@ -146,7 +141,7 @@ pub const FIGURES: &[Figure] = &[
             },
             Claim {
                 says: "where keys are near, a multi-insert is twice as fast (figure 8)",
-                check: Check::AtFirst { series: "5 at once", times: 2.0, of: &["one by one"] },
+                check: Check::Times { at: At::First, series: "5 at once", times: 2.0, of: &["one by one"] },
             },
         ],
     },
@@ -161,7 +156,7 @@ pub const FIGURES: &[Figure] = &[
         claims: &[
             Claim {
                 says: "FloDB is 1.9 to 3.5 times the next best (§5.2)",
-                check: Check::Everywhere { series: "two-tier", times: 1.9, of: PEERS },
+                check: Check::Times { at: At::Everywhere, series: "two-tier", times: 1.9, of: PEERS },
             },
             Claim {
                 says: "one thread saturates what the disk takes: more threads gain nothing, and lose nothing (§5.2)",
@@ -180,7 +175,7 @@ pub const FIGURES: &[Figure] = &[
         claims: &[
             Claim {
                 says: "FloDB reads up to two orders of magnitude faster than LevelDB (§5.2)",
-                check: Check::Somewhere { series: "two-tier", times: 10.0, of: &["LevelDB"] },
+                check: Check::Times { at: At::Somewhere, series: "two-tier", times: 10.0, of: &["LevelDB"] },
             },
             Claim {
                 says: "gets scale with the threads (§5.2)",
@@ -198,7 +193,7 @@ pub const FIGURES: &[Figure] = &[
         measure: |lab, tell| by_threads(lab, tell, "mixbalanced", rate),
         claims: &[Claim {
             says: "FloDB is the fastest (§5.2)",
-            check: Check::Everywhere { series: "two-tier", times: 1.0, of: PEERS },
+            check: Check::Times { at: At::Everywhere, series: "two-tier", times: 1.0, of: PEERS },
         }],
     },
     Figure {
@@ -211,7 +206,7 @@ pub const FIGURES: &[Figure] = &[
         measure: |lab, tell| by_threads(lab, tell, "readwhilewriting", rate),
         claims: &[Claim {
             says: "FloDB is the fastest (§5.2)",
-            check: Check::Everywhere { series: "two-tier", times: 1.0, of: PEERS },
+            check: Check::Times { at: At::Everywhere, series: "two-tier", times: 1.0, of: PEERS },
         }],
     },
     Figure {
@@ -224,7 +219,7 @@ pub const FIGURES: &[Figure] = &[
         measure: |lab, tell| by_threads(lab, tell, "mixscan", keys_per_second),
         claims: &[Claim {
             says: "FloDB is the fastest (§5.2)",
-            check: Check::Everywhere { series: "two-tier", times: 1.0, of: PEERS },
+            check: Check::Times { at: At::Everywhere, series: "two-tier", times: 1.0, of: PEERS },
         }],
     },
     Figure {
@@ -257,7 +252,7 @@ pub const FIGURES: &[Figure] = &[
         claims: &[
             Claim {
                 says: "FloDB is 2.3 times the next best at every size (§5.3)",
-                check: Check::Everywhere { series: "two-tier", times: 2.3, of: PEERS },
+                check: Check::Times { at: At::Everywhere, series: "two-tier", times: 2.3, of: PEERS },
             },
             Claim {
                 says: "FloDB loses nothing as memory grows (§5.3)",
@@ -280,11 +275,11 @@ pub const FIGURES: &[Figure] = &[
         claims: &[
             Claim {
                 says: "FloDB is 8 times the next best in the mean (§5.4)",
-                check: Check::Mean { series: "two-tier", times: 8.0, of: PEERS },
+                check: Check::Times { at: At::Mean, series: "two-tier", times: 8.0, of: PEERS },
             },
             Claim {
                 says: "and 17 times at best (§5.4)",
-                check: Check::Somewhere { series: "two-tier", times: 17.0, of: PEERS },
+                check: Check::Times { at: At::Somewhere, series: "two-tier", times: 17.0, of: PEERS },
             },
         ],
     },
@@ -307,7 +302,8 @@ pub const FIGURES: &[Figure] = &[
             },
             Claim {
                 says: "one thread: 3.1 times as fast as without a hash (§5.5)",
-                check: Check::Somewhere {
+                check: Check::Times {
+                    at: At::Somewhere,
                     series: "hash, multi-inserts, 1 thread",
                     times: 3.1,
                     of: &["no hash, 1 thread"],
@@ -315,7 +311,8 @@ pub const FIGURES: &[Figure] = &[
             },
             Claim {
                 says: "one thread: twice as fast as with simple inserts (§5.5)",
-                check: Check::Somewhere {
+                check: Check::Times {
+                    at: At::Somewhere,
                     series: "hash, multi-inserts, 1 thread",
                     times: 2.0,
                     of: &["hash, simple inserts, 1 thread"],

@@ -61,6 +61,12 @@ pub enum Engine {
 /// The others.
 pub const PEERS: [Engine; 2] = [Engine::Peer("rocksdb", "RocksDB"), Engine::Peer("leveldb", "LevelDB")];
 
+/// The names of their curves.
+pub(crate) const PEER_SERIES: &[&str] = &["RocksDB", "LevelDB"];
+
+/// As many operations as fit into the time.
+pub(crate) const FOREVER: &str = "--reads 1000000000000 --writes 1000000000000";
+
 impl Engine {
     /// Its curve's name.
     pub fn series(self) -> &'static str {
