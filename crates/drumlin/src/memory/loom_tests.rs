@@ -58,14 +58,7 @@ fn get(table: &MemTable, key: &str) -> Option<Lsn> {
 }
 
 fn keys(table: &std::sync::Arc<MemTable>) -> Vec<String> {
-    let mut cursor = table.cursor();
-    let mut keys = Vec::new();
-    cursor.seek_first().unwrap();
-    while cursor.valid() {
-        keys.push(String::from_utf8_lossy(cursor.key()).into_owned());
-        cursor.next().unwrap();
-    }
-    keys
+    versions(table).into_iter().map(|(key, _)| key).collect()
 }
 
 /// Fails with a Relaxed compare-and-swap in `link_on`, or a Relaxed load in `descend` or `next`.
