@@ -190,7 +190,7 @@ fn a_loaded_list_has_its_guide() {
 }
 
 #[test]
-#[should_panic(expected = "where they were gathered")]
+#[should_panic(expected = "of the list that is asked")]
 fn what_was_gathered_for_another_table_is_refused() {
     let (one, other) = (MemTable::new(bytewise()), MemTable::new(bytewise()));
     let mut part = one.gathered();

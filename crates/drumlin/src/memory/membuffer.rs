@@ -109,6 +109,12 @@ impl Slot<'_> {
         self.position
     }
 
+    /// Starts to load it.
+    #[inline]
+    pub(super) fn prefetch(self) {
+        prefetch(self.word);
+    }
+
     /// What it holds now.
     #[inline]
     pub(super) fn load(self) -> Option<Word> {

@@ -182,7 +182,7 @@ impl MemTable {
         let batch = batch.unwrap_or(NO_BATCH);
         let Some(tier) = &self.tier else { return self.list.publish(node, lsn, batch) };
         let version = self.list.give_version(&node, lsn, batch);
-        if tier.publish(&self.sorted(), version, node.hash(), needed_below) {
+        if tier.publish(self.sorted(), version, node.hash(), needed_below) {
             return Published::IN_SLOT;
         }
         self.filter.add(node.hash());
@@ -190,8 +190,8 @@ impl MemTable {
     }
 
     /// What the hash tier knows of the other.
-    fn sorted(&self) -> Sorted<'_, impl Fn(&[u8])> {
-        Sorted { list: &self.list, known: |key| self.filter.add(self.hasher.hash(key)) }
+    fn sorted(&self) -> Sorted<'_> {
+        Sorted { list: &self.list, filter: &self.filter, hasher: self.hasher }
     }
 
     /// Makes a version that was published quick to find. Once for each, behind the locks: it may allocate. Left out, later
@@ -226,7 +226,7 @@ impl MemTable {
     /// Settles the parts in which much was published in the hash tier. O(n log n) of that. Source: FloDB §4.2.
     pub fn drain(&self) {
         if let Some(tier) = &self.tier {
-            tier.drain(&self.sorted());
+            tier.drain(self.sorted());
         }
     }
 
@@ -243,7 +243,7 @@ impl MemTable {
     /// The same for some parts.
     #[inline]
     pub(super) fn settle_parts(&self, tier: &TwoTier, parts: Range<usize>) {
-        parts.for_each(|part| tier.settle(&self.sorted(), part));
+        parts.for_each(|part| tier.settle(self.sorted(), part));
     }
 
     /// Cuts the order of keys into at most so many parts that hold about as many of its keys. O(parts).

@@ -8,6 +8,7 @@
 //! - `Guide` (`guide`): where in the list a search begins; a tree of `Signs` (`signs`).
 //! - `KeyFilter` (`filter`): tells of most keys that are not there that they are not.
 //! - `Gathered` (`bulk`): versions that are put into an empty memtable all at once.
+//! - `Notes` (`notes`): what is sorted of nodes that are in no list yet.
 //! - `TwoTier` (`two_tier`): the hash over the list, where a keyspace has one: a `Membuffer` (`membuffer`) of slots, and a
 //!   `Backlog` (`backlog`) of what is not in the list yet, part by part of the order ([`Splits`], `splits`).
 //! - `MemCursor` (`cursor`): a walk in internal order, both ways.
@@ -36,6 +37,7 @@ mod loom_shadow;
 mod membuffer;
 mod memtable;
 mod node;
+mod notes;
 mod pool;
 mod signs;
 mod skiplist;

@@ -41,24 +41,39 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64 as PlainAtomicU64;
 
 use crate::budget::Account;
-use crate::key::{Lsn, key_prefix};
+use crate::key::{KeyHasher, Lsn};
 use crate::sync::atomic::{AtomicU32, Ordering};
-use crate::sync::{CachePadded, failpoint, prefetch};
+use crate::sync::{CachePadded, failpoint};
 
 use super::backlog::Backlog;
+use super::filter::KeyFilter;
 use super::membuffer::{Membuffer, State, Word};
 use super::node::Node;
+use super::notes::{Note, Notes};
 use super::skiplist::{Near, SkipList};
 use super::splits::Splits;
 
-/// Slots ahead of the mover's walk whose nodes are loaded already.
-const AHEAD: usize = 8;
+/// Slots so far ahead of the mover are loaded already, and the nodes so far ahead that they will be asked for.
+const SLOTS_AHEAD: usize = 16;
+const NODES_AHEAD: usize = 8;
 
-/// What the mover needs of the memtable that the tier is a part of.
-pub(super) struct Sorted<'a, F: Fn(&[u8])> {
+/// The sorted tier of the memtable that the tier is a part of.
+#[derive(Clone, Copy)]
+pub(super) struct Sorted<'a> {
     pub(super) list: &'a SkipList,
-    /// Told of a key before it comes into the list.
-    pub(super) known: F,
+    /// Knows every key of the list, from before it comes there.
+    pub(super) filter: &'a KeyFilter,
+    pub(super) hasher: KeyHasher,
+}
+
+impl Sorted<'_> {
+    fn prefetch_filter(&self, node: Node<'_>) {
+        self.filter.prefetch(self.hasher.hash(self.list.nodes.key(node)));
+    }
+
+    fn know(&self, node: Node<'_>) {
+        self.filter.add(self.hasher.hash(self.list.nodes.key(node)));
+    }
 }
 
 /// The hash tier of one memtable.
@@ -145,13 +160,7 @@ impl TwoTier {
 
     /// Puts a node that has its version into a slot. False if there is none: then it belongs into the list. The caller holds the
     /// key's lock. `needed_below`: reads at or below this may still ask for the version that is displaced, if it is below.
-    pub(super) fn publish(
-        &self,
-        sorted: &Sorted<'_, impl Fn(&[u8])>,
-        node: Node<'_>,
-        hash: u64,
-        needed_below: Lsn,
-    ) -> bool {
+    pub(super) fn publish(&self, sorted: Sorted<'_>, node: Node<'_>, hash: u64, needed_below: Lsn) -> bool {
         let list = sorted.list;
         let key = list.nodes.key(node);
         // SAFETY: as in `newest`.
@@ -199,7 +208,7 @@ impl TwoTier {
     }
 
     /// Settles some of the parts that have enough to be worth it; what is left is due then.
-    pub(super) fn drain(&self, sorted: &Sorted<'_, impl Fn(&[u8])>) {
+    pub(super) fn drain(&self, sorted: Sorted<'_>) {
         // Before the look: what is noted behind it tells again.
         self.drain.store(NOT_WORTH, Ordering::Relaxed);
         let mut parts = (0..self.splits().parts()).filter(|part| self.backlog.is_worth_sorting(*part));
@@ -211,12 +220,12 @@ impl TwoTier {
 
     /// Puts a copy of a version into the list.
     #[cold]
-    fn copy(&self, sorted: &Sorted<'_, impl Fn(&[u8])>, of: Node<'_>) {
+    fn copy(&self, sorted: Sorted<'_>, of: Node<'_>) {
         let list = sorted.list;
         let nodes = &list.nodes;
         let (kind, value) = (nodes.kind(of), nodes.value(of));
         let copy = list.new_version(nodes.key(of), kind, value, nodes.lsn(of), nodes.batch(of));
-        (sorted.known)(nodes.key(copy));
+        sorted.know(copy);
         list.insert_unlinked(copy);
     }
 
@@ -235,14 +244,14 @@ impl TwoTier {
     /// Puts into the list what was noted in a part before the call, and maybe more. O(n log n) of what is not there; waits for
     /// nobody.
     #[inline]
-    pub(super) fn settle(&self, sorted: &Sorted<'_, impl Fn(&[u8])>, part: usize) {
+    pub(super) fn settle(&self, sorted: Sorted<'_>, part: usize) {
         if self.backlog.left(part) != 0 {
             self.settle_due(sorted, part);
         }
     }
 
     #[cold]
-    fn settle_due(&self, sorted: &Sorted<'_, impl Fn(&[u8])>, part: usize) {
+    fn settle_due(&self, sorted: Sorted<'_>, part: usize) {
         let mut positions = Vec::new();
         let due = self.backlog.due(part, &mut positions);
         self.sort_in(sorted, &positions);
@@ -260,40 +269,40 @@ impl TwoTier {
     }
 
     /// Moves what the slots at these positions hold, in the order of the keys.
-    fn sort_in(&self, sorted: &Sorted<'_, impl Fn(&[u8])>, positions: &[u32]) {
+    fn sort_in(&self, sorted: Sorted<'_>, positions: &[u32]) {
         let list = sorted.list;
         // SAFETY: as in `newest`.
         let node_of = |unit| unsafe { list.node(unit) };
-        let mut notes = Vec::with_capacity(positions.len());
+        let mut notes = Notes::with_capacity(list, positions.len());
         let mut claimed_by_others = Vec::new();
-        for &position in positions {
+        for (at, &position) in positions.iter().enumerate() {
+            if let Some(soon) = positions.get(at + SLOTS_AHEAD) {
+                self.buffer.slot(*soon).prefetch();
+            }
+            let soon = positions.get(at + NODES_AHEAD);
+            if let Some(word) = soon.and_then(|soon| self.buffer.slot(*soon).load()) {
+                list.nodes.prefetch(node_of(word.unit()));
+            }
             let Some(word) = self.buffer.slot(position).load() else { continue };
             if word.is(State::Fresh) {
-                notes.push((key_prefix(list.nodes.key(node_of(word.unit()))), position, word.unit()));
+                notes.add(list, node_of(word.unit()), position);
             } else if word.is(State::Claimed) {
                 claimed_by_others.push(position);
             }
         }
-        let key_of = |note: &(u64, u32, u32)| list.nodes.key(node_of(note.2));
-        let looked_at = &notes[..notes.len().min(LOOKED_AT)];
-        let is_in_order =
-            |pair: &&[(u64, u32, u32)]| list.comparator().compare(key_of(&pair[0]), key_of(&pair[1])).is_le();
-        self.note_moves(notes.len(), looked_at.len(), looked_at.windows(2).filter(is_in_order).count());
-        if list.is_bytewise() {
-            notes.sort_unstable_by(|a, b| {
-                a.0.cmp(&b.0).then_with(|| list.nodes.key(node_of(a.2)).cmp(list.nodes.key(node_of(b.2))))
-            });
-        } else {
-            let compare = |a, b| list.comparator().compare(list.nodes.key(a), list.nodes.key(b));
-            notes.sort_unstable_by(|a, b| compare(node_of(a.2), node_of(b.2)));
-        }
+        self.note_moves(list, &notes);
+        notes.sort(list);
         let mut near = Near::NOWHERE;
-        for (at, &(_, position, _)) in notes.iter().enumerate() {
-            if let Some(soon) = notes.get(at + AHEAD) {
-                prefetch(node_of(soon.2).address());
+        for (at, note) in notes.all().iter().enumerate() {
+            if let Some(soon) = notes.all().get(at + SLOTS_AHEAD) {
+                self.buffer.slot(soon.number()).prefetch();
+                list.nodes.prefetch(notes.node(list, *soon));
             }
-            match self.move_on(sorted, &mut near, position) {
-                Some(word) if word.is(State::Claimed) => claimed_by_others.push(position),
+            if let Some(soon) = notes.all().get(at + NODES_AHEAD) {
+                sorted.prefetch_filter(notes.node(list, *soon));
+            }
+            match self.move_on(sorted, &mut near, note.number()) {
+                Some(word) if word.is(State::Claimed) => claimed_by_others.push(note.number()),
                 _ => {}
             }
         }
@@ -305,14 +314,19 @@ impl TwoTier {
         }
     }
 
-    /// So many were taken on in one go; so many of them were looked at, of which so many came behind the one before.
-    fn note_moves(&self, count: usize, looked_at: usize, in_order: usize) {
-        if count > 0 {
-            self.moved.fetch_add(count as u64, Ordering::Relaxed);
-            self.moves.fetch_add(1, Ordering::Relaxed);
-            self.looked_at.fetch_add(looked_at.saturating_sub(1) as u64, Ordering::Relaxed);
-            self.in_order.fetch_add(in_order as u64, Ordering::Relaxed);
+    /// These are taken on in one go, in the order in which they came.
+    fn note_moves(&self, list: &SkipList, notes: &Notes) {
+        if notes.is_empty() {
+            return;
         }
+        let looked_at = &notes.all()[..notes.len().min(LOOKED_AT)];
+        let key = |note| notes.key(list, note);
+        let is_in_order = |pair: &&[Note]| list.comparator().compare(key(pair[0]), key(pair[1])).is_le();
+        let in_order = looked_at.windows(2).filter(is_in_order).count();
+        self.moved.fetch_add(notes.len() as u64, Ordering::Relaxed);
+        self.moves.fetch_add(1, Ordering::Relaxed);
+        self.looked_at.fetch_add(looked_at.len() as u64 - 1, Ordering::Relaxed);
+        self.in_order.fetch_add(in_order as u64, Ordering::Relaxed);
     }
 
     /// Whether it was worth it that versions came here before they came into the list; `None` if they were too few to say.
@@ -325,7 +339,7 @@ impl TwoTier {
     }
 
     /// Puts the version that a slot holds now into the list. What else it held, if it was not this thread's to move.
-    fn move_on(&self, sorted: &Sorted<'_, impl Fn(&[u8])>, near: &mut Near, position: u32) -> Option<Word> {
+    fn move_on(&self, sorted: Sorted<'_>, near: &mut Near, position: u32) -> Option<Word> {
         let list = sorted.list;
         let slot = self.buffer.slot(position);
         loop {
@@ -339,7 +353,7 @@ impl TwoTier {
                 // SAFETY: as in `newest`.
                 let node = unsafe { list.node(word.unit()) };
                 failpoint::hit("two_tier::claimed");
-                (sorted.known)(list.nodes.key(node));
+                sorted.know(node);
                 if self.near {
                     list.insert_behind(near, node);
                 } else {
