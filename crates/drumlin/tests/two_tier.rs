@@ -144,3 +144,26 @@ fn a_hash_that_does_not_pay_is_left_out_and_tried_again() {
     puts_until(true, |n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     db.close().expect("closes");
 }
+
+/// As many as several threads are worth, while a writer goes on.
+#[test]
+fn settling_sorts_all_that_was_put_before() {
+    const KEYS: u64 = 150_000;
+    let (db, keyspace) = open(Options { memory_bytes: 256 << 20, ..Options::default() }, 128 << 20);
+    let put = |n: u64| {
+        keyspace.put(n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes(), n.to_be_bytes()).expect("puts");
+    };
+    (0..KEYS).for_each(put);
+    let unsorted = || db.stats().keyspaces[0].memtable_unsorted;
+    assert!(unsorted() > KEYS / 2, "{} of {KEYS} are in the hash", unsorted());
+    std::thread::scope(|scope| {
+        scope.spawn(|| (KEYS..KEYS + 1000).for_each(put));
+        keyspace.settle().expect("settles");
+    });
+    assert!(unsorted() <= 1000, "{} are left", unsorted());
+    keyspace.settle().expect("settles");
+    assert_eq!(unsorted(), 0);
+    let found: Vec<_> = keyspace.iter().expect("scans").map(|found| found.expect("reads").0).collect();
+    assert!(found.is_sorted() && found.len() as u64 == KEYS + 1000);
+    db.close().expect("closes");
+}

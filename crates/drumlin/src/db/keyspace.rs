@@ -27,7 +27,7 @@ use super::superversion::{Current, SuperVersion};
 use super::tiering::{Lesson, Tiering};
 use super::timing::Timed;
 use super::write::{self, Cas, Decision};
-use super::{Db, scan};
+use super::{Db, scan, settling};
 
 /// One keyspace, shared by its handles and the background threads.
 pub(crate) struct KeyspaceState {
@@ -329,7 +329,8 @@ impl Keyspace {
     }
 
     /// Sorts what the hash of [`Memory::TwoTier`](crate::Memory::TwoTier) holds now: a scan or a flush that comes next need not.
-    /// Nothing with [`Memory::Sorted`](crate::Memory::Sorted). O(n log n) of what is not sorted; waits for nobody.
+    /// Nothing with [`Memory::Sorted`](crate::Memory::Sorted). O(n log n) of what is not sorted, by as many threads as there are
+    /// [`background_threads`](crate::Options::background_threads); waits for nobody else.
     ///
     /// # Errors
     /// [Those of a read](Keyspace#errors-of-reads).
@@ -337,7 +338,10 @@ impl Keyspace {
         self.db.store.check_readable()?;
         self.state.check_open()?;
         let generations: Vec<_> = self.state.current.load(&epoch::pin()).generations.to_vec();
-        generations.iter().for_each(|generation| generation.memtable.settle());
+        let store = &self.db.store;
+        for generation in &generations {
+            settling::settle(&generation.memtable, &store.env, store.options.background_threads);
+        }
         Ok(())
     }
 

@@ -125,11 +125,16 @@ impl Memory {
 
     /// An empty memtable on the account of the pool, for a keyspace that had none before.
     pub fn memtable(&self, options: &KeyspaceOptions, hasher: KeyHasher) -> MemTable {
+        self.memtable_like(options, hasher, &self.first_splits(options), 0)
+    }
+
+    /// Where the order of keys is cut that nothing is known of.
+    pub fn first_splits(&self, options: &KeyspaceOptions) -> Arc<Splits> {
         let bits = match self.two_tier.parts {
             Parts::Learned => self.parts(options).ilog2(),
             Parts::TopBits(bits) => bits,
         };
-        self.memtable_cut_at(options, hasher, &Arc::new(Splits::of_top_bits(bits)))
+        Arc::new(Splits::of_top_bits(bits))
     }
 
     /// True if the order of keys is cut as the memtable before would have it.
@@ -147,19 +152,20 @@ impl Memory {
         MemTable::charged(options.comparator.clone(), hasher, self.memtables.clone())
     }
 
-    /// An empty memtable on the account of the pool; if it has a hash tier, with these parts.
-    pub fn memtable_cut_at(
+    /// An empty memtable on the account of the pool; if it has a hash tier, with these parts, and for so many keys.
+    pub fn memtable_like(
         &self,
         options: &KeyspaceOptions,
         hasher: KeyHasher,
         splits: &Arc<Splits>,
+        keys: usize,
     ) -> MemTable {
         let memtable = self.sorted_memtable(options, hasher);
         match options.memory {
             options::Memory::Sorted => memtable,
             options::Memory::TwoTier => {
                 let bytes_max = self.memtable_limit(options) / 100 * self.two_tier.hash_percent;
-                memtable.with_hash_tier(0, bytes_max, Arc::clone(splits))
+                memtable.with_hash_tier(keys, bytes_max, Arc::clone(splits))
             }
         }
     }

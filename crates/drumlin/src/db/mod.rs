@@ -22,6 +22,7 @@ mod pressure;
 mod recovery;
 mod replay;
 mod scan;
+mod settling;
 mod shape;
 mod size;
 mod slice;

@@ -1,4 +1,4 @@
-//! Tiering: whether the next memtable of a keyspace has a hash, and where its order is cut into parts.
+//! Tiering: whether the next memtable of a keyspace has a hash, for how many keys, and where its order is cut into parts.
 //!
 //! Place: a part of `keyspace`; asked when a generation begins, told when one is flushed.
 //!
@@ -26,6 +26,7 @@ const WITHOUT_MAX: u32 = 64;
 #[derive(Default)]
 pub(crate) struct Lesson {
     splits: Option<Arc<Splits>>,
+    keys: usize,
     hash_paid: Option<bool>,
 }
 
@@ -36,7 +37,7 @@ impl Lesson {
             return Lesson::default();
         }
         let splits = memory.learns_parts().then(|| Arc::new(flushed.splits(memory.parts(options))));
-        Lesson { splits, hash_paid: flushed.hash_paid() }
+        Lesson { splits, keys: flushed.hash_keys(), hash_paid: flushed.hash_paid() }
     }
 }
 
@@ -45,6 +46,8 @@ impl Lesson {
 pub(crate) struct Tiering {
     /// Where the keys of what was flushed last are cut.
     splits: Option<Arc<Splits>>,
+    /// Keys that the last hash got.
+    keys: usize,
     /// Memtables to come that have no hash.
     without: u32,
     /// How many there were the last time, 0 if the last hash paid.
@@ -58,15 +61,14 @@ impl Tiering {
             self.without -= 1;
             return memory.sorted_memtable(options, hasher);
         }
-        match &self.splits {
-            Some(splits) => memory.memtable_cut_at(options, hasher, splits),
-            None => memory.memtable(options, hasher),
-        }
+        let splits = self.splits.clone().unwrap_or_else(|| memory.first_splits(options));
+        memory.memtable_like(options, hasher, &splits, self.keys)
     }
 
     /// One was flushed that says so.
     pub fn learn(&mut self, lesson: Lesson) {
         self.splits = lesson.splits.or_else(|| self.splits.take());
+        self.keys = lesson.keys;
         self.note(lesson.hash_paid);
     }
 

@@ -13,8 +13,9 @@
 //! - *claimed*: the mover is putting it into the list.
 //! - *sorted*: it is in the list, too. The slot shows the way to it, and may be taken for another key.
 //!
-//! Nobody knows beforehand how many keys a memtable gets, so there are up to [`ARRAYS`] arrays of buckets, each [`GROWTH`]
-//! times as large as the one before. A key is put into the last, and sought in all.
+//! Nobody knows beforehand how many keys a memtable gets, so there are up to [`ARRAYS`] arrays of buckets: a few lines, for one
+//! that gets hardly any; [`SECOND`] times as many; as many as the memtable before had keys for; then each [`GROWTH`] times
+//! as large as the one before, or as there is room for. A key is put into the last, and sought in all.
 //!
 //! Invariants:
 //! 1. A key has one slot or none. (Who puts a key into a slot holds the key's lock, and has looked for it before.)
@@ -41,11 +42,13 @@ use crate::sync::{CachePadded, prefetch};
 
 /// Slots of a bucket: a line.
 pub(super) const WAYS: usize = if cfg!(loom) { 2 } else { 8 };
-/// Buckets of the first array, at least.
-const BUCKETS_MIN: usize = if cfg!(loom) { 1 } else { 16 };
+/// Buckets of the first array.
+const FIRST: usize = if cfg!(loom) { 1 } else { 16 };
 /// Arrays, at most.
 const ARRAYS: usize = if cfg!(loom) { 1 } else { 10 };
-/// So many times as large as the one before is an array.
+/// So many times as large as the first array is the second.
+const SECOND: usize = 64;
+/// So many times as large as the one before is any other.
 const GROWTH: usize = 4;
 /// Of the slots of an array, in percent: so many are taken when the next one is made.
 const FILL_PERCENT: usize = 70;
@@ -207,19 +210,19 @@ impl Array {
 /// See the module.
 pub(super) struct Membuffer {
     arrays: [OnceLock<Array>; ARRAYS],
+    /// Keys that there will be, it is said; the third array has room for them.
+    expected: usize,
     /// Bytes that all arrays may have.
     bytes_max: usize,
     account: Arc<Account>,
 }
 
 impl Membuffer {
-    /// An empty one, for so many keys at first, and with at most `bytes_max` bytes, a few buckets apart.
-    pub(super) fn new(keys: usize, bytes_max: usize, account: Arc<Account>) -> Membuffer {
-        let wanted = (keys * 100 / FILL_PERCENT).div_ceil(WAYS).next_power_of_two();
-        let most = (bytes_max / (WAYS * size_of::<AtomicU64>()) + 1).next_power_of_two() / 2;
+    /// An empty one, which may get so many keys, and with at most `bytes_max` bytes, a few buckets apart.
+    pub(super) fn new(expected: usize, bytes_max: usize, account: Arc<Account>) -> Membuffer {
         let arrays = [const { OnceLock::new() }; ARRAYS];
-        let _ = arrays[0].set(Array::new(wanted.min(most).max(BUCKETS_MIN), 0, &account));
-        Membuffer { arrays, bytes_max, account }
+        let _ = arrays[0].set(Array::new(FIRST, 0, &account));
+        Membuffer { arrays, expected, bytes_max, account }
     }
 
     #[inline]
@@ -298,8 +301,15 @@ impl Membuffer {
             last = array.words.len();
             (there, slots) = (there + 1, slots + last);
         }
-        let next = last * GROWTH;
-        if (slots + next) * size_of::<AtomicU64>() > self.bytes_max {
+        let room = (self.bytes_max / size_of::<AtomicU64>()).saturating_sub(slots);
+        let wanted = match there {
+            1 => last * SECOND,
+            2 => (self.expected * 100 / FILL_PERCENT).next_power_of_two().max(last * GROWTH),
+            _ => last * GROWTH,
+        };
+        // Powers of two, all of them.
+        let next = wanted.min(1 << room.max(1).ilog2());
+        if next < last {
             return;
         }
         if let Some(array) = self.arrays.get(there) {
@@ -313,6 +323,11 @@ impl Membuffer {
         let array = self.there().filter(|array| array.first <= position).last();
         let array = array.expect("a position names a slot of an array that is there");
         array.slot((position - array.first) as usize)
+    }
+
+    /// Keys that there were slots for, or none; about.
+    pub(super) fn keys(&self) -> usize {
+        self.there().map(|array| (array.taken.load(Ordering::Relaxed) * COUNTED_OF) as usize).sum()
     }
 
     /// Bytes of all arrays.

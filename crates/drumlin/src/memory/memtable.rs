@@ -36,7 +36,7 @@ use super::skiplist::{Near, Place, Published, Reserved, SkipList};
 use super::splits::Splits;
 use super::tombstone_run::ReservedRanges;
 use super::tombstone_set::TombstoneSet;
-use super::two_tier::{Sorted, TwoTier};
+use super::two_tier::{Sorted, TwoTier, Unsettled};
 
 /// Keys that are sampled for each part that is to be cut.
 const KEYS_PER_PART: usize = 4;
@@ -93,7 +93,7 @@ impl MemTable {
         }
     }
 
-    /// The same with a hash tier over the list, for so many keys at first, of `bytes_max` bytes at most; sorted in such
+    /// The same with a hash tier over the list, which may get so many keys, of `bytes_max` bytes at most; sorted in such
     /// parts, if keys are in the order of bytes.
     pub fn with_hash_tier(mut self, keys: usize, bytes_max: usize, splits: Arc<Splits>) -> MemTable {
         let shards = self.list.nodes.arena.shard_count();
@@ -212,6 +212,26 @@ impl MemTable {
         }
     }
 
+    /// What [`MemTable::settle`] would put into the list, for several threads to do so: each calls
+    /// [`MemTable::settle_share`], and when all have, one calls [`MemTable::settled`].
+    pub fn unsettled(&self) -> Option<Unsettled> {
+        self.tier.as_ref().map(|tier| tier.unsettled(0..tier.splits().parts()))
+    }
+
+    /// Puts the n-th of so many shares of it into the list. O(n log n).
+    pub fn settle_share(&self, unsettled: &Unsettled, n: usize, shares: usize) {
+        if let Some(tier) = &self.tier {
+            tier.settle_share(self.sorted(), unsettled, n, shares);
+        }
+    }
+
+    /// All shares are in the list.
+    pub fn settled(&self, unsettled: Unsettled) {
+        if let Some(tier) = &self.tier {
+            tier.settled(unsettled);
+        }
+    }
+
     /// True for one who asks, when the hash tier has enough for a background mover to do.
     #[inline]
     pub fn is_first_to_tell_of_a_drain(&self) -> bool {
@@ -240,7 +260,12 @@ impl MemTable {
         self.tier.as_ref().and_then(TwoTier::paid)
     }
 
-    /// The same for some parts.
+    /// Keys that the hash tier got, about; 0 without one.
+    pub fn hash_keys(&self) -> usize {
+        self.tier.as_ref().map_or(0, TwoTier::keys)
+    }
+
+    /// Settles some parts.
     #[inline]
     pub(super) fn settle_parts(&self, tier: &TwoTier, parts: Range<usize>) {
         parts.for_each(|part| tier.settle(self.sorted(), part));
@@ -428,6 +453,12 @@ impl MemTable {
             + self.ranges.bytes()
             + self.filter.bytes()
             + self.tier.as_ref().map_or(0, TwoTier::bytes)
+    }
+
+    /// Bytes of the hash tier's table.
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn hash_bytes(&self) -> usize {
+        self.tier.as_ref().map_or(0, TwoTier::table_bytes)
     }
 
     /// Versions there are, without range tombstones; with a hash tier, about. O(cores).

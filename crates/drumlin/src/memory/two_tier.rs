@@ -37,6 +37,7 @@
 //! Tests: `two_tier_tests`, `loom_tests`, tests/two_tier_model.rs, and all that `db` tests, under both memories.
 #![allow(unsafe_code)]
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64 as PlainAtomicU64;
 
@@ -45,7 +46,7 @@ use crate::key::{KeyHasher, Lsn};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{CachePadded, failpoint};
 
-use super::backlog::Backlog;
+use super::backlog::{Backlog, Due};
 use super::filter::KeyFilter;
 use super::membuffer::{Membuffer, State, Word};
 use super::node::Node;
@@ -73,6 +74,20 @@ impl Sorted<'_> {
 
     fn know(&self, node: Node<'_>) {
         self.filter.add(self.hasher.hash(self.list.nodes.key(node)));
+    }
+}
+
+/// What is to be put into the list.
+#[must_use = "what was seen to is settled"]
+pub struct Unsettled {
+    due: Vec<Due>,
+    positions: Vec<u32>,
+}
+
+impl Unsettled {
+    /// How many versions it may be.
+    pub fn len(&self) -> usize {
+        self.positions.len()
     }
 }
 
@@ -111,7 +126,7 @@ const WORTH: u32 = 1;
 const TOLD: u32 = 2;
 
 impl TwoTier {
-    /// An empty tier for so many keys at first, whose table has at most so many bytes.
+    /// An empty tier that may get so many keys, whose table has at most so many bytes.
     pub(super) fn new(
         keys: usize,
         bytes_max: usize,
@@ -252,10 +267,28 @@ impl TwoTier {
 
     #[cold]
     fn settle_due(&self, sorted: Sorted<'_>, part: usize) {
+        let unsettled = self.unsettled(part..part + 1);
+        self.settle_share(sorted, &unsettled, 0, 1);
+        self.settled(unsettled);
+    }
+
+    /// What was noted in some parts and is not seen to.
+    pub(super) fn unsettled(&self, parts: Range<usize>) -> Unsettled {
         let mut positions = Vec::new();
-        let due = self.backlog.due(part, &mut positions);
-        self.sort_in(sorted, &positions);
-        self.backlog.done(due);
+        let due = parts.map(|part| self.backlog.due(part, &mut positions)).collect();
+        Unsettled { due, positions }
+    }
+
+    /// Puts the n-th of so many shares of it into the list. Others may do so with other shares.
+    pub(super) fn settle_share(&self, sorted: Sorted<'_>, unsettled: &Unsettled, n: usize, shares: usize) {
+        let positions = &unsettled.positions;
+        let place = |n: usize| positions.len() * n / shares;
+        self.sort_in(sorted, &positions[place(n)..place(n + 1)], (n, shares));
+    }
+
+    /// All shares were put in.
+    pub(super) fn settled(&self, unsettled: Unsettled) {
+        unsettled.due.into_iter().for_each(|due| self.backlog.done(due));
     }
 
     /// Versions that are in the hash only, about; 0 only if all that was noted before is in the list. O(shards and parts).
@@ -268,8 +301,9 @@ impl TwoTier {
         self.backlog.is_empty()
     }
 
-    /// Moves what the slots at these positions hold, in the order of the keys.
-    fn sort_in(&self, sorted: Sorted<'_>, positions: &[u32]) {
+    /// Moves what the slots at these positions hold, in the order of the keys: from that part of the way on, and then from the
+    /// beginning. Those who move at once what came in no order then meet where it is thinly populated, not at every node.
+    fn sort_in(&self, sorted: Sorted<'_>, positions: &[u32], (n, of): (usize, usize)) {
         let list = sorted.list;
         // SAFETY: as in `newest`.
         let node_of = |unit| unsafe { list.node(unit) };
@@ -293,7 +327,8 @@ impl TwoTier {
         self.note_moves(list, &notes);
         notes.sort(list);
         let mut near = Near::NOWHERE;
-        for (at, note) in notes.all().iter().enumerate() {
+        let begin = notes.len() * n / of;
+        for (at, note) in (begin..notes.len()).chain(0..begin).map(|at| (at, notes.all()[at])) {
             if let Some(soon) = notes.all().get(at + SLOTS_AHEAD) {
                 self.buffer.slot(soon.number()).prefetch();
                 list.nodes.prefetch(notes.node(list, *soon));
@@ -366,6 +401,11 @@ impl TwoTier {
         }
     }
 
+    /// Keys that came here, about.
+    pub(super) fn keys(&self) -> usize {
+        self.buffer.keys()
+    }
+
     /// Bytes of the table and of the notes.
     pub(super) fn bytes(&self) -> usize {
         self.buffer.bytes() + self.backlog.bytes()
@@ -374,6 +414,10 @@ impl TwoTier {
 
 #[cfg(all(test, not(loom)))]
 impl TwoTier {
+    pub(super) fn table_bytes(&self) -> usize {
+        self.buffer.bytes()
+    }
+
     /// What a mover does first.
     pub(super) fn claim_for_test(&self, list: &SkipList, key: &[u8], hash: u64) -> u32 {
         // SAFETY: as in `newest`.

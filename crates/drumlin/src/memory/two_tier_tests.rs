@@ -8,7 +8,7 @@ use crate::iter::Cursor;
 use crate::key::{Kind, Lsn, bytewise};
 use crate::sync::Mutex;
 
-use super::MemTable;
+use super::{MemTable, Splits};
 
 fn scaled(count: u64) -> u64 {
     if cfg!(miri) { count / 100 + 10 } else { count }
@@ -87,6 +87,52 @@ fn the_hash_grows_whatever_its_first_keys_are() {
             put(&table, &((seed << 32) + n).to_be_bytes(), n + 1, 0);
         }
         assert!(table.unsorted() > 1500, "of 3000 with seed {seed} {} are in the hash", table.unsorted());
+    }
+}
+
+/// A memtable that follows a large one has room for as many keys as soon as it has some; one that stays small, or may not have
+/// so much, does not take it.
+#[test]
+#[cfg_attr(miri, ignore = "too many keys")]
+fn the_hash_has_room_for_as_many_keys_as_are_expected() {
+    const EXPECTED: usize = 100_000;
+    let hash_bytes = |keys: u64, bytes_max: usize| {
+        let splits = Arc::default();
+        let table = MemTable::new(bytewise()).with_hash_tier(EXPECTED, bytes_max, splits);
+        (0..keys).for_each(|n| put(&table, &n.to_be_bytes(), n + 1, 0));
+        assert!((keys as usize / 2..=keys as usize * 2).contains(&table.hash_keys()) || keys < 1000);
+        table.hash_bytes()
+    };
+    let (few, many, little_room) =
+        (hash_bytes(50, usize::MAX), hash_bytes(10_000, usize::MAX), hash_bytes(10_000, 1 << 18));
+    assert!(few < 100 << 10, "{few}");
+    assert!((EXPECTED * 8..EXPECTED * 24).contains(&many), "{many}");
+    assert!((1 << 17..1 << 18).contains(&little_room), "{little_room}");
+}
+
+/// Threads that each put in their share meet at every key, where the order was not cut; so do writers.
+#[test]
+fn what_several_threads_sort_is_sorted_once() {
+    for (bits, shares) in [(0, 2), (0, 5), (4, 3)] {
+        let splits = Arc::new(Splits::of_top_bits(bits));
+        let table = Arc::new(MemTable::new(bytewise()).with_hash_tier(0, usize::MAX, splits));
+        let keys = scaled(5000);
+        let key = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
+        (0..keys).for_each(|n| put(&table, &key(n), n + 1, 0));
+        let unsettled = table.unsettled().expect("there is a hash");
+        std::thread::scope(|scope| {
+            for n in 0..shares {
+                let (table, unsettled) = (&table, &unsettled);
+                scope.spawn(move || table.settle_share(unsettled, n, shares));
+            }
+            (keys..keys * 2).for_each(|n| put(&table, &key(n), n + 1, 0));
+        });
+        assert!(table.unsorted() as u64 >= keys, "nothing is done before somebody says so");
+        table.settled(unsettled);
+        assert!(table.unsorted() as u64 <= keys, "what came meanwhile is left");
+        table.list.assert_sound();
+        let sorted = versions(&table);
+        assert!(sorted.is_sorted() && sorted.len() as u64 == keys * 2, "{bits} bits, {shares} shares");
     }
 }
 
