@@ -148,6 +148,10 @@ pub struct Bench {
     /// Read all records once, in order and untimed, before each workload that only reads
     #[arg(long)]
     pub warm: bool,
+    /// Use so many MiB and give them back before each workload: else what a virtual machine's host takes to give it memory is
+    /// part of the figure
+    #[arg(long, default_value_t = 0, value_name = "MIB")]
+    pub touch: usize,
     /// Measure the machine's limits too, and set the figures beside them
     #[arg(long)]
     pub limits: bool,
@@ -196,6 +200,7 @@ impl Bench {
         count("seek-nexts", self.seek_nexts as u64, 1 << 40)?;
         count("rounds", self.rounds.into(), 1000)?;
         count("memory", self.memory as u64, 1 << 24)?;
+        within("touch", self.touch as f64, 0.0, f64::from(1 << 24))?;
         count("memtable", self.memtable.unwrap_or(1) as u64, 1 << 24)?;
         count("block-size", self.block_size as u64, 1 << 30)?;
         within("rate", self.rate.unwrap_or(1.0), 1e-3, 1e9)?;

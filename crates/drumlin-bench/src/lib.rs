@@ -10,7 +10,7 @@
 //! counting  what goes through files    report    a run as text and as JSON
 //! medians   rounds put together    limits   what the machine can do
 //! reopen    a closed or killed store, opened   machine   what figures are true of
-//! canvas    what pictures are drawn on
+//! canvas    what pictures are drawn on      frames    memory that the machine has at hand
 //! ```
 //! 1. A write figure's time ends when nothing is owed; the burst stands beside it, never alone.
 //! 2. Every figure is printed with what it hangs on.
@@ -25,6 +25,7 @@ pub mod canvas;
 pub mod counting;
 pub mod drive;
 pub mod engine;
+pub mod frames;
 pub mod keys;
 pub mod latency;
 pub mod limits;

@@ -17,6 +17,7 @@ use std::sync::atomic::Ordering;
 use crate::args::Bench;
 use crate::drive::{Measured, Plan, Progress, drive};
 use crate::engine::{Engine, Error, Result};
+use crate::frames::touch;
 use crate::keys::Choice;
 use crate::reopen::reopen;
 use crate::report::{About, Line};
@@ -183,6 +184,7 @@ pub fn run(
                 if bench.warm && workload.only_reads() {
                     stage.warm(&plan, watch)?;
                 }
+                touch(bench.touch << 20)?;
                 let line = measure(&mut stage, workload, &plan, bench, round, watch)?;
                 on_line(line)?;
             }

@@ -55,6 +55,8 @@ pub struct Measurement {
 use Drawn::{Bars, Latencies, No};
 use Program::{Bench, Limits, Peers};
 
+/// MiB that are at hand when a workload begins.
+const TOUCHED: &str = "4096";
 /// One thread, and two.
 const THREADS: &[&str] = &["--threads 1", "--threads 2"];
 const ROCKSDB: &str = "RocksDB";
@@ -305,7 +307,11 @@ impl Measurement {
             }
         }
         match (quick, self.program) {
-            (false, _) => words,
+            (false, Program::Limits) => words,
+            (false, _) => {
+                words.extend(["--touch", TOUCHED].map(String::from));
+                words
+            }
             (true, Program::Limits) => {
                 words.extend(["--seconds", "0.05", "--size", "32"].map(String::from));
                 words
