@@ -8,7 +8,7 @@ use crate::dice::Dice;
 use crate::iter::Cursor;
 use crate::key::{Comparator, ComparatorRef, KeyHasher, Kind, Lsn, bytewise};
 
-use super::skiplist::Place;
+use super::place::Place;
 use super::{Gathered, MemTable};
 
 type Version = (Vec<u8>, Kind, Vec<u8>, u64);

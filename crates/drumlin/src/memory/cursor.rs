@@ -26,7 +26,8 @@ use crate::key::{Kind, Lsn};
 use super::guide::Hint;
 use super::memtable::MemTable;
 use super::node::Node;
-use super::skiplist::{Path, Place, SkipList};
+use super::place::Place;
+use super::skiplist::{Path, SkipList};
 
 /// A position in a memtable. Owned; keeps the memtable alive.
 pub struct MemCursor {

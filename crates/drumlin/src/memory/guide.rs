@@ -33,8 +33,8 @@ use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::{Mutex, prefetch};
 
 use super::arena::{Arena, LINE_UNITS, Shape, UNIT_BYTES};
+use super::place::Place;
 use super::signs::{Signs, Taken, Target};
-use super::skiplist::Place;
 
 /// Signs of a leaf: seven cache lines.
 const LEAF: usize = if cfg!(loom) { 3 } else { 36 };

@@ -6,7 +6,7 @@ use crate::dice::Dice;
 use crate::key::{Kind, Lsn, bytewise};
 
 use super::MemTable;
-use super::skiplist::Place;
+use super::place::Place;
 
 fn put(table: &MemTable, key: &[u8], lsn: u64) {
     let published = table.publish(table.reserve(key, Kind::Put, b"v"), Lsn(lsn), None);

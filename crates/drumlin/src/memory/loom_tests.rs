@@ -18,7 +18,8 @@ use crate::key::{KeyHasher, Kind, Lsn, bytewise};
 use super::arena::{Arena, Shape};
 use super::memtable::MemTable;
 use super::node::NO_BATCH;
-use super::skiplist::{Place, Reserved};
+use super::place::Place;
+use super::skiplist::Reserved;
 
 /// Runs every interleaving and returns the different outcomes.
 fn outcomes<T: Ord + Send + 'static>(test: impl Fn() -> T + Send + Sync + 'static) -> BTreeSet<T> {

@@ -31,8 +31,9 @@ use super::cursor::MemCursor;
 use super::filter::KeyFilter;
 use super::node::NO_BATCH;
 use super::node::Node;
+use super::place::Place;
 use super::pool::Pool;
-use super::skiplist::{Near, Place, Published, Reserved, SkipList};
+use super::skiplist::{Near, Published, Reserved, SkipList};
 use super::splits::Splits;
 use super::tombstone_run::ReservedRanges;
 use super::tombstone_set::TombstoneSet;
@@ -145,6 +146,9 @@ impl MemTable {
             Some(tier) => {
                 // Loaded while the node is written.
                 tier.prefetch(hash);
+                if tier.stands_aside() {
+                    return self.known(hash, || self.list.reserve(key, hash, kind, value));
+                }
                 if !self.list.is_bytewise() {
                     // A key that the user's order cannot take is to fail here, as in a search: before the log has it.
                     let _ = self.list.comparator().compare(key, key);
@@ -185,8 +189,10 @@ impl MemTable {
         if tier.publish(self.sorted(), version, node.hash(), needed_below) {
             return Published::IN_SLOT;
         }
-        self.filter.add(node.hash());
-        self.list.publish_unplaced(node)
+        if !node.is_placed() {
+            self.filter.add(node.hash());
+        }
+        self.list.publish_version(node)
     }
 
     /// What the hash tier knows of the other.

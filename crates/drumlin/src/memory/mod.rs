@@ -10,7 +10,8 @@
 //! - `Gathered` (`bulk`): versions that are put into an empty memtable all at once.
 //! - `Notes` (`notes`): what is sorted of nodes that are in no list yet.
 //! - `TwoTier` (`two_tier`): the hash over the list, where a keyspace has one: a `Membuffer` (`membuffer`) of slots, and a
-//!   `Backlog` (`backlog`) of what is not in the list yet, part by part of the order ([`Splits`], `splits`).
+//!   `Backlog` (`backlog`) of what is not in the list yet, part by part of the order ([`Splits`], `splits`), and a `Payoff`
+//!   (`payoff`), which tells when the detour is not worth it.
 //! - `MemCursor` (`cursor`): a walk in internal order, both ways.
 //! - `TombstoneSet` (`tombstone_set`): the range tombstones, under an epoch; a sequence of `Run`s (`tombstone_run`).
 //!   [`ReservedRanges`] become one when published.
@@ -38,6 +39,8 @@ mod membuffer;
 mod memtable;
 mod node;
 mod notes;
+mod payoff;
+mod place;
 mod pool;
 mod signs;
 mod skiplist;

@@ -43,7 +43,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64 as PlainAtomicU64;
 
 use super::pool::Pool;
-use crate::key::{ComparatorRef, Kind, Lsn, key_prefix};
+use crate::key::{ComparatorRef, Kind, Lsn};
 use crate::sync::CachePadded;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
@@ -51,6 +51,7 @@ use super::arena::Arena;
 use super::guide::{self, Guide, Hint};
 use super::local;
 use super::node::{HEIGHT_MAX, Node, Nodes, PREFIX_BYTES};
+use super::place::Place;
 
 /// Nodes that `publish` passes on one level before it searches from the top: about what a search costs.
 const STEPS_MAX: usize = 16;
@@ -76,10 +77,18 @@ pub struct Reserved {
     unit: u32,
     /// Where the guide has its neighbours; 0 if that is not known.
     leaf: u32,
+    /// Its links remember its place.
+    is_placed: bool,
     hash: u64,
 }
 
 impl Reserved {
+    /// True if it was given a place in the list.
+    #[inline]
+    pub(super) fn is_placed(&self) -> bool {
+        self.is_placed
+    }
+
     /// The hash of its key, as it was given.
     #[inline]
     pub(crate) fn hash(&self) -> u64 {
@@ -112,34 +121,6 @@ pub(super) struct Near {
 
 impl Near {
     pub(super) const NOWHERE: Near = Near { unit: 0, untold: 0 };
-}
-
-/// A place in the internal order: behind all versions of smaller keys, and those of `key` with an LSN of `newer_from` or more.
-#[derive(Clone, Copy)]
-pub(super) struct Place<'k> {
-    key: &'k [u8],
-    prefix: u64,
-    newer_from: u64,
-}
-
-impl<'k> Place<'k> {
-    /// Just before (key, lsn).
-    #[inline]
-    pub(super) fn before(key: &'k [u8], lsn: Lsn) -> Self {
-        // No version has the LSN MAX, so nothing is lost by saturating.
-        Self { key, prefix: key_prefix(key), newer_from: lsn.0.saturating_add(1) }
-    }
-
-    #[inline]
-    pub(super) fn key(self) -> &'k [u8] {
-        self.key
-    }
-
-    /// Just after (key, lsn).
-    #[inline]
-    pub(super) fn after(key: &'k [u8], lsn: Lsn) -> Self {
-        Self { key, prefix: key_prefix(key), newer_from: lsn.0 }
-    }
 }
 
 /// The last node before a place, level by level.
@@ -200,13 +181,19 @@ impl SkipList {
     /// Makes a node and finds its place. See the module's header.
     pub(super) fn reserve(&self, key: &[u8], hash: u64, kind: Kind, value: &[u8]) -> Reserved {
         let node = self.create_unlinked(key, kind, value);
-        Reserved { list: self.id, unit: node.unit(), leaf: self.find_place(node), hash }
+        Reserved { list: self.id, unit: node.unit(), leaf: self.find_place(node), is_placed: true, hash }
     }
 
     /// The same without a place: for [`SkipList::give_version`].
     #[inline]
     pub(super) fn reserve_unplaced(&self, key: &[u8], hash: u64, kind: Kind, value: &[u8]) -> Reserved {
-        Reserved { list: self.id, unit: self.create_unlinked(key, kind, value).unit(), leaf: 0, hash }
+        Reserved {
+            list: self.id,
+            unit: self.create_unlinked(key, kind, value).unit(),
+            leaf: 0,
+            is_placed: false,
+            hash,
+        }
     }
 
     #[cfg(all(test, loom))]
@@ -218,7 +205,7 @@ impl SkipList {
         value: &[u8],
     ) -> Reserved {
         let node = self.nodes.create(height, key, kind, value);
-        Reserved { list: self.id, unit: node.unit(), leaf: self.find_place(node), hash: 0 }
+        Reserved { list: self.id, unit: node.unit(), leaf: self.find_place(node), is_placed: true, hash: 0 }
     }
 
     /// Has the links of a node that nobody else knows remember the node before it, level by level. The guide's leaf, or 0.
@@ -312,18 +299,21 @@ impl SkipList {
         node
     }
 
-    /// Puts a node of [`SkipList::reserve_unplaced`] that has its version into the list.
-    pub(super) fn publish_unplaced(&self, mut reserved: Reserved) -> Published {
+    /// Puts a reserved node that has its version into the list, with a place or without.
+    pub(super) fn publish_version(&self, mut reserved: Reserved) -> Published {
         // SAFETY: made by this list; nobody else knows it yet.
         let node = unsafe { self.nodes.node(reserved.unit) };
-        reserved.leaf = self.find_place(node);
+        if !reserved.is_placed {
+            reserved.leaf = self.find_place(node);
+        }
         self.link_in(node);
         Published(Some(reserved))
     }
 
     /// Puts in a node of [`SkipList::create_unlinked`] that has its version, behind the one that was put in before: with few
     /// steps where they are neighbours. (FloDB's multi-insert; the path is the node, and where that is too far, the guide.)
-    pub(super) fn insert_behind(&self, near: &mut Near, node: Node<'_>) {
+    /// True if it took no search.
+    pub(super) fn insert_behind(&self, near: &mut Near, node: Node<'_>) -> bool {
         let place = Place::before(self.nodes.key(node), self.nodes.lsn(node));
         let mut leaf = 0;
         // Taller ones need their place on other levels, too.
@@ -340,6 +330,7 @@ impl SkipList {
             near.untold = 0;
             self.add_to_guide(node, leaf);
         }
+        last.is_some()
     }
 
     /// The last node before `place`, if it is not far behind `near`.

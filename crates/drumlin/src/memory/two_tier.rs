@@ -10,6 +10,7 @@
 //!   list or there already, or some read may need it: a snapshot that is registered and above it, or, under a batch that is not
 //!   committed yet, any get. For these a copy goes into the list first. Where no slot is to be had, the version goes into the
 //!   list itself.
+//!   The same once the hash did not pay (`payoff`): then keys get no slots any more, and a write finds its place beforehand.
 //! - *Settling.* Whoever walks the list has what was noted put into it first, part by part of the order as it comes there: a
 //!   flush of a memtable that nobody writes to any more, a scan of what it needs below its snapshot. What comes in later is
 //!   above the snapshot, and what it displaces is copied. Several movers take each what the others have not claimed; of what
@@ -39,7 +40,6 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64 as PlainAtomicU64;
 
 use crate::budget::Account;
 use crate::key::{KeyHasher, Lsn};
@@ -51,6 +51,7 @@ use super::filter::KeyFilter;
 use super::membuffer::{Membuffer, State, Word};
 use super::node::Node;
 use super::notes::{Note, Notes};
+use super::payoff::{Moved, Payoff};
 use super::skiplist::{Near, SkipList};
 use super::splits::Splits;
 
@@ -99,22 +100,11 @@ pub(super) struct TwoTier {
     near: bool,
     /// Whether a background mover has enough to do: one of the following.
     drain: CachePadded<AtomicU32>,
-    /// Versions that movers took on, and in how many goes; of those that they looked at, how many came in order. Movers alone
-    /// write them, Relaxed: they are hints, never modelled.
-    moved: PlainAtomicU64,
-    moves: PlainAtomicU64,
-    looked_at: PlainAtomicU64,
-    in_order: PlainAtomicU64,
+    payoff: Payoff,
 }
 
 /// Parts that a background mover settles before it looks whether something else is more urgent.
 const DRAINED_AT_ONCE: usize = 8;
-/// So many versions say whether the hash pays.
-const TELLING: u64 = 1000;
-/// It does not if of a hundred versions so many come behind the one before.
-const IN_ORDER_PERCENT: u64 = 90;
-/// Nor if fewer than this are sorted at once.
-const AT_ONCE_MIN: u64 = 16;
 /// A mover looks at the order of so many of what it takes.
 const LOOKED_AT: usize = 64;
 
@@ -139,10 +129,7 @@ impl TwoTier {
             backlog: Backlog::new(splits, shards, Arc::clone(account)),
             near: true,
             drain: CachePadded::new(AtomicU32::new(NOT_WORTH)),
-            moved: PlainAtomicU64::new(0),
-            moves: PlainAtomicU64::new(0),
-            looked_at: PlainAtomicU64::new(0),
-            in_order: PlainAtomicU64::new(0),
+            payoff: Payoff::default(),
         }
     }
 
@@ -173,6 +160,12 @@ impl TwoTier {
         Some(node(word.unit()))
     }
 
+    /// True once the hash did not pay: from then on no key gets a slot that has none.
+    #[inline]
+    pub(super) fn stands_aside(&self) -> bool {
+        self.payoff.is_lost()
+    }
+
     /// Puts a node that has its version into a slot. False if there is none: then it belongs into the list. The caller holds the
     /// key's lock. `needed_below`: reads at or below this may still ask for the version that is displaced, if it is below.
     pub(super) fn publish(&self, sorted: Sorted<'_>, node: Node<'_>, hash: u64, needed_below: Lsn) -> bool {
@@ -183,6 +176,9 @@ impl TwoTier {
         let mut copied = false;
         loop {
             let Some((slot, seen)) = self.buffer.find(hash, |unit| list.is_key(node_of(unit), key)) else {
+                if self.stands_aside() {
+                    return false;
+                }
                 let Some(slot) = self.buffer.take(hash, node.unit()) else { return false };
                 self.note(key, slot.position());
                 return true;
@@ -194,7 +190,9 @@ impl TwoTier {
                 copied = true;
             }
             if slot.replace(seen, node.unit()) {
-                if !seen.is(State::Fresh) {
+                if seen.is(State::Fresh) {
+                    self.payoff.displaced(hash);
+                } else {
                     self.note(key, slot.position());
                 }
                 return true;
@@ -324,7 +322,7 @@ impl TwoTier {
                 claimed_by_others.push(position);
             }
         }
-        self.note_moves(list, &notes);
+        let mut moved = self.look(list, &notes);
         notes.sort(list);
         let mut near = Near::NOWHERE;
         let begin = notes.len() * n / of;
@@ -336,11 +334,12 @@ impl TwoTier {
             if let Some(soon) = notes.all().get(at + NODES_AHEAD) {
                 sorted.prefetch_filter(notes.node(list, *soon));
             }
-            match self.move_on(sorted, &mut near, note.number()) {
+            match self.move_on(sorted, &mut near, note.number(), &mut moved) {
                 Some(word) if word.is(State::Claimed) => claimed_by_others.push(note.number()),
                 _ => {}
             }
         }
+        self.payoff.moved(moved);
         for position in claimed_by_others {
             // Sorted by now, or displaced, in nearly all cases.
             if let Some(word) = self.buffer.slot(position).load().filter(|word| word.is(State::Claimed)) {
@@ -349,32 +348,26 @@ impl TwoTier {
         }
     }
 
-    /// These are taken on in one go, in the order in which they came.
-    fn note_moves(&self, list: &SkipList, notes: &Notes) {
-        if notes.is_empty() {
-            return;
-        }
+    /// Of the notes as they came: how many were looked at, and how many of them came behind the one before.
+    fn look(&self, list: &SkipList, notes: &Notes) -> Moved {
         let looked_at = &notes.all()[..notes.len().min(LOOKED_AT)];
         let key = |note| notes.key(list, note);
         let is_in_order = |pair: &&[Note]| list.comparator().compare(key(pair[0]), key(pair[1])).is_le();
-        let in_order = looked_at.windows(2).filter(is_in_order).count();
-        self.moved.fetch_add(notes.len() as u64, Ordering::Relaxed);
-        self.moves.fetch_add(1, Ordering::Relaxed);
-        self.looked_at.fetch_add(looked_at.len() as u64 - 1, Ordering::Relaxed);
-        self.in_order.fetch_add(in_order as u64, Ordering::Relaxed);
+        Moved {
+            versions: notes.len() as u64,
+            near: 0,
+            looked_at: looked_at.len().saturating_sub(1) as u64,
+            in_order: looked_at.windows(2).filter(is_in_order).count() as u64,
+        }
     }
 
     /// Whether it was worth it that versions came here before they came into the list; `None` if they were too few to say.
     pub(super) fn paid(&self) -> Option<bool> {
-        let moved = self.moved.load(Ordering::Relaxed);
-        let came_in_order = self.in_order.load(Ordering::Relaxed) * 100
-            >= self.looked_at.load(Ordering::Relaxed).max(1) * IN_ORDER_PERCENT;
-        let is_walked = self.moves.load(Ordering::Relaxed) * AT_ONCE_MIN > moved;
-        (moved >= TELLING).then_some(!came_in_order && !is_walked)
+        self.payoff.paid()
     }
 
     /// Puts the version that a slot holds now into the list. What else it held, if it was not this thread's to move.
-    fn move_on(&self, sorted: Sorted<'_>, near: &mut Near, position: u32) -> Option<Word> {
+    fn move_on(&self, sorted: Sorted<'_>, near: &mut Near, position: u32, moved: &mut Moved) -> Option<Word> {
         let list = sorted.list;
         let slot = self.buffer.slot(position);
         loop {
@@ -390,7 +383,7 @@ impl TwoTier {
                 failpoint::hit("two_tier::claimed");
                 sorted.know(node);
                 if self.near {
-                    list.insert_behind(near, node);
+                    moved.near += u64::from(list.insert_behind(near, node));
                 } else {
                     list.insert_unlinked(node);
                 }

@@ -160,6 +160,38 @@ fn a_hash_tells_whether_it_paid() {
     assert_eq!((few.hash_paid(), MemTable::new(bytewise()).hash_paid()), (None, None));
 }
 
+/// Keys that have a slot when the hash stands aside keep it, and their newest version is there; others go past it.
+#[test]
+fn a_hash_that_stands_aside_keeps_what_it_has() {
+    let table = table();
+    let key = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
+    let keys = 3000;
+    let mut lsn = 0;
+    for n in 0..keys {
+        lsn += 1;
+        put(&table, &key(n), lsn, 0);
+        if table.hash_paid().is_none() {
+            table.settle();
+        }
+    }
+    assert_eq!(table.hash_paid(), Some(false));
+    let before = table.list.nodes.arena.entries() as u64;
+    assert!(before + 10 > keys && table.unsorted() < 10, "{before} of {keys} went into the list at once");
+    for n in 0..keys {
+        lsn += 1;
+        put(&table, &key(n), lsn, 0);
+        assert_eq!(lsn_at(&table, &key(n), u64::MAX), Some(lsn));
+    }
+    assert!(table.unsorted() > 100, "those with a slot are updated there");
+    for n in 0..keys {
+        assert_eq!(lsn_at(&table, &key(n), u64::MAX), Some(keys + n + 1));
+        assert_eq!(table.newest_lsn(&key(n), table.hash(&key(n))), Some(Lsn(keys + n + 1)));
+    }
+    let newest = versions(&table).into_iter().filter(|(_, lsn)| *lsn > keys).count();
+    assert_eq!(newest as u64, keys);
+    table.list.assert_sound();
+}
+
 #[test]
 fn versions_that_nobody_needs_are_displaced() {
     let table = table();
