@@ -17,16 +17,16 @@ use crate::engine::Result;
 /// Bytes of the smallest page.
 const PAGE: usize = 4096;
 
-/// Bytes that a program may use without others being driven out, if the system tells.
-fn available() -> Option<usize> {
+/// Bytes that nobody uses, not even for what is cached of files, if the system tells.
+fn free() -> Option<usize> {
     let memory = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = memory.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let line = memory.lines().find_map(|line| line.strip_prefix("MemFree:"))?;
     line.split_whitespace().next()?.parse::<usize>().ok()?.checked_mul(1 << 10)
 }
 
-/// Uses so many bytes, at most half of what is available, and gives them back. How many it used.
+/// Uses so many bytes, at most most of what lies free, and gives them back. How many it used.
 pub fn touch(bytes: usize) -> Result<usize> {
-    let bytes = bytes.min(available().unwrap_or(bytes) / 2);
+    let bytes = bytes.min(free().map_or(bytes, |free| free / 4 * 3));
     if bytes == 0 {
         return Ok(0);
     }
@@ -42,11 +42,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_more_is_used_than_there_is() {
+    fn as_much_is_used_as_was_asked_for() {
         assert_eq!(touch(0).expect("touches"), 0);
         assert_eq!(touch(1 << 20).expect("touches"), 1 << 20);
-        if let Some(available) = available() {
-            assert!(available > 1 << 20);
-        }
     }
 }

@@ -181,10 +181,10 @@ pub fn run(
             for workload in &workloads {
                 let plan = bench.plan(workload);
                 stage.prepare(workload, &plan, watch)?;
+                touch(bench.touch << 20)?;
                 if bench.warm && workload.only_reads() {
                     stage.warm(&plan, watch)?;
                 }
-                touch(bench.touch << 20)?;
                 let line = measure(&mut stage, workload, &plan, bench, round, watch)?;
                 on_line(line)?;
             }

@@ -5,8 +5,8 @@
 //!
 //! What is not sorted is cut into shares, one for each thread: each sorts its own and puts it in, wherever it belongs.
 //!
-//! Concurrency: writers go on meanwhile. All threads are waited for; if one panicked, its share is put in here, where the panic
-//! is the caller's.
+//! Concurrency: writers go on meanwhile. All threads are waited for; if one panicked (as a comparator may), all is put in here
+//! again, where the panic is the caller's. If the caller's own share panics, the others end by themselves.
 //! Origin: FloDB §4.2 drains by several threads. Tests: tests/two_tier.rs.
 
 use std::sync::Arc;

@@ -26,7 +26,7 @@ const WITHOUT_MAX: u32 = 64;
 #[derive(Default)]
 pub(crate) struct Lesson {
     splits: Option<Arc<Splits>>,
-    keys: usize,
+    keys: Option<usize>,
     hash_paid: Option<bool>,
 }
 
@@ -68,7 +68,7 @@ impl Tiering {
     /// One was flushed that says so.
     pub fn learn(&mut self, lesson: Lesson) {
         self.splits = lesson.splits.or_else(|| self.splits.take());
-        self.keys = lesson.keys;
+        self.keys = lesson.keys.unwrap_or(self.keys);
         self.note(lesson.hash_paid);
     }
 

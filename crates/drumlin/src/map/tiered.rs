@@ -22,7 +22,7 @@ pub struct TieredMap {
     stripes: Stripes,
     /// Versions so far; drawn under the key's lock, which orders them.
     next: AtomicU64,
-    /// Puts that found no slot in the hash.
+    /// Puts that got no slot in the hash.
     direct: AtomicU64,
 }
 
@@ -73,7 +73,7 @@ impl TieredMap {
         self.next.load(Ordering::Relaxed) - 1
     }
 
-    /// Of these, how many went into the list at once, for want of a slot.
+    /// Of these, how many went into the list at once: for want of a slot, or since the hash did not pay.
     pub fn puts_into_the_list(&self) -> u64 {
         self.direct.load(Ordering::Relaxed)
     }

@@ -14,8 +14,8 @@
 //! - *sorted*: it is in the list, too. The slot shows the way to it, and may be taken for another key.
 //!
 //! Nobody knows beforehand how many keys a memtable gets, so there are up to [`ARRAYS`] arrays of buckets: a few lines, for one
-//! that gets hardly any; [`SECOND`] times as many; as many as the memtable before had keys for; then each [`GROWTH`] times
-//! as large as the one before, or as there is room for. A key is put into the last, and sought in all.
+//! that gets hardly any; [`SECOND`] times as many; then each [`GROWTH`] times as large as the one before, up to [`LEAP`] times
+//! if the memtable before had so many keys, or as there is room for. A key is put into the last, and sought in all.
 //!
 //! Invariants:
 //! 1. A key has one slot or none. (Who puts a key into a slot holds the key's lock, and has looked for it before.)
@@ -28,7 +28,7 @@
 //! hint. A reader that finds no slot of a key looks into the list next: a slot is taken from a key only once its version is
 //! there.
 //!
-//! Complexity: O(arrays), of which all but the last are a third of it; one miss, mostly.
+//! Complexity: O(arrays), of which all but the last one or two are small; one miss, mostly.
 //! Origin: FloDB §4.1 and its table (CLHT, David et al., *Asynchronized Concurrency*): buckets of a cache line, updated in place.
 //! Slots of one word, which leave the version itself in the arena, are ours.
 //! Tests: below, `two_tier_tests`, `loom_tests`.
@@ -48,8 +48,10 @@ const FIRST: usize = if cfg!(loom) { 1 } else { 16 };
 const ARRAYS: usize = if cfg!(loom) { 1 } else { 10 };
 /// So many times as large as the first array is the second.
 const SECOND: usize = 64;
-/// So many times as large as the one before is any other.
+/// So many times as large as the one before is any other ...
 const GROWTH: usize = 4;
+/// ... or, where more keys are expected, so many times: what was busy once may be so no more.
+const LEAP: usize = 32;
 /// Of the slots of an array, in percent: so many are taken when the next one is made.
 const FILL_PERCENT: usize = 70;
 /// One key of so many is counted.
@@ -210,7 +212,7 @@ impl Array {
 /// See the module.
 pub(super) struct Membuffer {
     arrays: [OnceLock<Array>; ARRAYS],
-    /// Keys that there will be, it is said; the third array has room for them.
+    /// Keys that there will be, it is said.
     expected: usize,
     /// Bytes that all arrays may have.
     bytes_max: usize,
@@ -304,8 +306,9 @@ impl Membuffer {
         let room = (self.bytes_max / size_of::<AtomicU64>()).saturating_sub(slots);
         let wanted = match there {
             1 => last * SECOND,
-            2 => (self.expected * 100 / FILL_PERCENT).next_power_of_two().max(last * GROWTH),
-            _ => last * GROWTH,
+            _ => (self.expected.saturating_mul(100) / FILL_PERCENT)
+                .clamp(last * GROWTH, last * LEAP)
+                .next_power_of_two(),
         };
         // Powers of two, all of them.
         let next = wanted.min(1 << room.max(1).ilog2());

@@ -146,7 +146,7 @@ impl MemTable {
             Some(tier) => {
                 // Loaded while the node is written.
                 tier.prefetch(hash);
-                if tier.stands_aside() {
+                if tier.stands_aside() && !tier.may_know(hash) {
                     return self.known(hash, || self.list.reserve(key, hash, kind, value));
                 }
                 if !self.list.is_bytewise() {
@@ -221,10 +221,13 @@ impl MemTable {
     /// What [`MemTable::settle`] would put into the list, for several threads to do so: each calls
     /// [`MemTable::settle_share`], and when all have, one calls [`MemTable::settled`].
     pub fn unsettled(&self) -> Option<Unsettled> {
-        self.tier.as_ref().map(|tier| tier.unsettled(0..tier.splits().parts()))
+        self.tier.as_ref().map(|tier| tier.unsettled(&self.list, 0..tier.splits().parts()))
     }
 
     /// Puts the n-th of so many shares of it into the list. O(n log n).
+    ///
+    /// # Panics
+    /// Here and in [`MemTable::settled`]: if it is another memtable's.
     pub fn settle_share(&self, unsettled: &Unsettled, n: usize, shares: usize) {
         if let Some(tier) = &self.tier {
             tier.settle_share(self.sorted(), unsettled, n, shares);
@@ -234,7 +237,7 @@ impl MemTable {
     /// All shares are in the list.
     pub fn settled(&self, unsettled: Unsettled) {
         if let Some(tier) = &self.tier {
-            tier.settled(unsettled);
+            tier.settled(&self.list, unsettled);
         }
     }
 
@@ -266,9 +269,9 @@ impl MemTable {
         self.tier.as_ref().and_then(TwoTier::paid)
     }
 
-    /// Keys that the hash tier got, about; 0 without one.
-    pub fn hash_keys(&self) -> usize {
-        self.tier.as_ref().map_or(0, TwoTier::keys)
+    /// Keys that the hash tier got, about; `None` without one.
+    pub fn hash_keys(&self) -> Option<usize> {
+        self.tier.as_ref().map(TwoTier::keys)
     }
 
     /// Settles some parts.

@@ -9,15 +9,18 @@
 //! keys come in order, an insertion costs next to nothing without it.
 //!
 //! Invariants:
-//! 1. It is judged by [`TELLING`] versions that were moved, then by the next as many, until it did not pay; that is final.
+//! 1. It is judged by [`TELLING`] versions that were moved, then by the next as many, until it did not pay; that is final. What
+//!    was displaced counts from the beginning on: a walk moves in a moment what was spared others for long.
 //!
-//! Concurrency: anybody may call anything. Counts are Relaxed: they are hints, and who loses some judges a little later or
-//! otherwise. Never modelled: whether a version goes into the hash decides no answer.
+//! Concurrency: anybody may call anything, and nobody waits: of two who tell at once what they moved one is not heard. Counts
+//! are Relaxed. Never modelled: whether a version goes into the hash decides no answer.
 //! Origin: ours. FloDB §5.2 switches its hash off by hand. Figures: docs/design/two-tier.md. Tests: below, `two_tier_tests`,
 //! tests/two_tier.rs.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use crate::key::Lsn;
 use crate::sync::CachePadded;
 
 /// So many moved versions say whether it pays.
@@ -26,7 +29,7 @@ const TELLING: u64 = 1000;
 const SAVED_PERCENT: u64 = 33;
 /// It does not pay if of a hundred versions so many come behind the one before.
 const IN_ORDER_PERCENT: u64 = 90;
-/// One key of so many is counted where it is displaced.
+/// One displaced version of so many is counted.
 const COUNTED_OF: u64 = 16;
 
 const UNKNOWN: u32 = 0;
@@ -44,49 +47,52 @@ pub(super) struct Moved {
     pub(super) in_order: u64,
 }
 
+/// What was moved since the last judgement, and in all.
+#[derive(Default)]
+struct Window {
+    since: Moved,
+    versions: u64,
+}
+
 /// See the module.
 #[derive(Default)]
 pub(super) struct Payoff {
     verdict: CachePadded<AtomicU32>,
-    /// Keys that were counted.
+    /// Versions that were counted.
     displaced: CachePadded<AtomicU64>,
-    moved: AtomicU64,
-    near: AtomicU64,
-    looked_at: AtomicU64,
-    in_order: AtomicU64,
+    window: Mutex<Window>,
 }
 
 impl Payoff {
-    /// A version of a key of this hash was displaced before anybody moved it.
+    /// A version was displaced before anybody moved or copied it, by that of this LSN.
     #[inline]
-    pub(super) fn displaced(&self, hash: u64) {
-        if (hash >> 32).is_multiple_of(COUNTED_OF) {
+    pub(super) fn displaced(&self, by: Lsn) {
+        // LSNs are some way apart, often the same.
+        if by.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32 & (COUNTED_OF - 1) == 0 {
             self.displaced.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// Some were moved.
     pub(super) fn moved(&self, moved: Moved) {
-        let of = |count: &AtomicU64, more: u64| count.fetch_add(more, Ordering::Relaxed) + more;
-        of(&self.near, moved.near);
-        of(&self.looked_at, moved.looked_at);
-        of(&self.in_order, moved.in_order);
-        if of(&self.moved, moved.versions) >= TELLING {
-            self.judge();
+        let Ok(mut window) = self.window.try_lock() else { return };
+        window.versions += moved.versions;
+        let since = &mut window.since;
+        since.versions += moved.versions;
+        since.near += moved.near;
+        since.looked_at += moved.looked_at;
+        since.in_order += moved.in_order;
+        if since.versions >= TELLING {
+            let since = std::mem::take(since);
+            self.judge(since, window.versions);
         }
     }
 
-    fn judge(&self) {
-        let take = |count: &AtomicU64| count.swap(0, Ordering::Relaxed);
-        let (moved, near) = (take(&self.moved), take(&self.near));
-        let (looked_at, in_order) = (take(&self.looked_at), take(&self.in_order));
-        let displaced = take(&self.displaced) * COUNTED_OF;
-        if moved == 0 {
-            // Somebody else does.
-            return;
-        }
-        let saved = (near + displaced) * 100 >= (moved + displaced) * SAVED_PERCENT;
-        let came_in_order = in_order * 100 >= looked_at.max(1) * IN_ORDER_PERCENT;
+    fn judge(&self, since: Moved, moved_ever: u64) {
+        let displaced = self.displaced.load(Ordering::Relaxed) * COUNTED_OF;
+        let saved = since.near * 100 >= since.versions * SAVED_PERCENT
+            || displaced * 100 >= (moved_ever + displaced) * SAVED_PERCENT;
+        let came_in_order = since.in_order * 100 >= since.looked_at.max(1) * IN_ORDER_PERCENT;
         self.verdict.fetch_max(if saved && !came_in_order { PAYS } else { DOES_NOT }, Ordering::Relaxed);
     }
 
@@ -113,7 +119,7 @@ mod tests {
     fn it_pays_where_versions_are_displaced_or_sorted_together_but_not_in_order() {
         let judged = |displaced: u64, near: u64, in_order: u64| {
             let payoff = Payoff::default();
-            (0..displaced).for_each(|n| payoff.displaced(n << 32));
+            (0..displaced).for_each(|n| payoff.displaced(Lsn(n * 17)));
             payoff.moved(Moved { versions: TELLING - 1, near, looked_at: 100, in_order });
             assert_eq!(payoff.paid(), None, "too few");
             payoff.moved(Moved { versions: 1, ..Moved::default() });
@@ -122,8 +128,18 @@ mod tests {
         };
         assert!(judged(0, 200, 50), "neither");
         assert!(!judged(0, 500, 50), "sorted together");
-        assert!(!judged(1000, 0, 50), "displaced");
+        assert!(!judged(2000, 0, 50), "displaced");
+        assert!(judged(100, 0, 50), "hardly displaced");
         assert!(judged(0, 900, 95), "in order");
+    }
+
+    /// The hot keys of a minute, then a walk through all that came besides.
+    #[test]
+    fn what_was_displaced_before_a_walk_counts_in_all_of_it() {
+        let payoff = Payoff::default();
+        (0..100_000).for_each(|n| payoff.displaced(Lsn(n * 19)));
+        (0..20).for_each(|_| payoff.moved(Moved { versions: TELLING, looked_at: 100, ..Moved::default() }));
+        assert_eq!(payoff.paid(), Some(true));
     }
 
     #[test]

@@ -279,6 +279,7 @@ impl SkipList {
     /// # Panics
     /// If the node was reserved in another list.
     pub(super) fn publish(&self, reserved: Reserved, lsn: Lsn, batch: u32) -> Published {
+        assert!(reserved.is_placed, "a node is linked where its place is");
         self.link_in(self.give_version(&reserved, lsn, batch));
         Published(Some(reserved))
     }
@@ -470,6 +471,7 @@ impl SkipList {
     /// If the node was reserved in another list.
     pub(super) fn find_reserved(&self, reserved: &Reserved, place: Place<'_>) -> Option<Node<'_>> {
         assert_eq!(reserved.list, self.id, "a node's place is in the list that reserved it");
+        assert!(reserved.is_placed, "a node that has no place is found by its key");
         // SAFETY: made by `reserve` of this list. Every node has a level 0, whose link names a node that was before the place
         // then, and so is now: `publish` has not been called, or there would be no `Reserved`.
         let mut last = unsafe {

@@ -81,6 +81,8 @@ impl Sorted<'_> {
 /// What is to be put into the list.
 #[must_use = "what was seen to is settled"]
 pub struct Unsettled {
+    /// Of which list.
+    list: u64,
     due: Vec<Due>,
     positions: Vec<u32>,
 }
@@ -101,6 +103,7 @@ pub(super) struct TwoTier {
     /// Whether a background mover has enough to do: one of the following.
     drain: CachePadded<AtomicU32>,
     payoff: Payoff,
+    account: Arc<Account>,
 }
 
 /// Parts that a background mover settles before it looks whether something else is more urgent.
@@ -130,6 +133,7 @@ impl TwoTier {
             near: true,
             drain: CachePadded::new(AtomicU32::new(NOT_WORTH)),
             payoff: Payoff::default(),
+            account: Arc::clone(account),
         }
     }
 
@@ -190,10 +194,10 @@ impl TwoTier {
                 copied = true;
             }
             if slot.replace(seen, node.unit()) {
-                if seen.is(State::Fresh) {
-                    self.payoff.displaced(hash);
-                } else {
+                if !seen.is(State::Fresh) {
                     self.note(key, slot.position());
+                } else if !copied {
+                    self.payoff.displaced(list.nodes.lsn(node));
                 }
                 return true;
             }
@@ -265,27 +269,29 @@ impl TwoTier {
 
     #[cold]
     fn settle_due(&self, sorted: Sorted<'_>, part: usize) {
-        let unsettled = self.unsettled(part..part + 1);
+        let unsettled = self.unsettled(sorted.list, part..part + 1);
         self.settle_share(sorted, &unsettled, 0, 1);
-        self.settled(unsettled);
+        self.settled(sorted.list, unsettled);
     }
 
     /// What was noted in some parts and is not seen to.
-    pub(super) fn unsettled(&self, parts: Range<usize>) -> Unsettled {
+    pub(super) fn unsettled(&self, list: &SkipList, parts: Range<usize>) -> Unsettled {
         let mut positions = Vec::new();
         let due = parts.map(|part| self.backlog.due(part, &mut positions)).collect();
-        Unsettled { due, positions }
+        Unsettled { list: list.id(), due, positions }
     }
 
     /// Puts the n-th of so many shares of it into the list. Others may do so with other shares.
     pub(super) fn settle_share(&self, sorted: Sorted<'_>, unsettled: &Unsettled, n: usize, shares: usize) {
+        assert_eq!(unsettled.list, sorted.list.id(), "what is settled is of this memtable");
         let positions = &unsettled.positions;
         let place = |n: usize| positions.len() * n / shares;
         self.sort_in(sorted, &positions[place(n)..place(n + 1)], (n, shares));
     }
 
     /// All shares were put in.
-    pub(super) fn settled(&self, unsettled: Unsettled) {
+    pub(super) fn settled(&self, list: &SkipList, unsettled: Unsettled) {
+        assert_eq!(unsettled.list, list.id(), "what is settled is of this memtable");
         unsettled.due.into_iter().for_each(|due| self.backlog.done(due));
     }
 
@@ -306,6 +312,7 @@ impl TwoTier {
         // SAFETY: as in `newest`.
         let node_of = |unit| unsafe { list.node(unit) };
         let mut notes = Notes::with_capacity(list, positions.len());
+        let _charge = self.account.charge(positions.len() * (Note::BYTES + size_of::<u32>()));
         let mut claimed_by_others = Vec::new();
         for (at, &position) in positions.iter().enumerate() {
             if let Some(soon) = positions.get(at + SLOTS_AHEAD) {
@@ -352,12 +359,14 @@ impl TwoTier {
     fn look(&self, list: &SkipList, notes: &Notes) -> Moved {
         let looked_at = &notes.all()[..notes.len().min(LOOKED_AT)];
         let key = |note| notes.key(list, note);
+        // Those of several parts are in the order of the parts.
+        let part = |note| self.splits().part_of(key(note));
+        let pairs = || looked_at.windows(2).filter(|pair| part(pair[0]) == part(pair[1]));
         let is_in_order = |pair: &&[Note]| list.comparator().compare(key(pair[0]), key(pair[1])).is_le();
         Moved {
-            versions: notes.len() as u64,
-            near: 0,
-            looked_at: looked_at.len().saturating_sub(1) as u64,
-            in_order: looked_at.windows(2).filter(is_in_order).count() as u64,
+            looked_at: pairs().count() as u64,
+            in_order: pairs().filter(is_in_order).count() as u64,
+            ..Moved::default()
         }
     }
 
@@ -381,6 +390,7 @@ impl TwoTier {
                 // SAFETY: as in `newest`.
                 let node = unsafe { list.node(word.unit()) };
                 failpoint::hit("two_tier::claimed");
+                moved.versions += 1;
                 sorted.know(node);
                 if self.near {
                     moved.near += u64::from(list.insert_behind(near, node));

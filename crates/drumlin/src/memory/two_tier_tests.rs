@@ -100,7 +100,8 @@ fn the_hash_has_room_for_as_many_keys_as_are_expected() {
         let splits = Arc::default();
         let table = MemTable::new(bytewise()).with_hash_tier(EXPECTED, bytes_max, splits);
         (0..keys).for_each(|n| put(&table, &n.to_be_bytes(), n + 1, 0));
-        assert!((keys as usize / 2..=keys as usize * 2).contains(&table.hash_keys()) || keys < 1000);
+        let told = table.hash_keys().expect("there is a hash");
+        assert!((keys as usize / 2..=keys as usize * 2).contains(&told) || keys < 1000);
         table.hash_bytes()
     };
     let (few, many, little_room) =
