@@ -189,9 +189,7 @@ impl MemTable {
         if tier.publish(self.sorted(), version, node.hash(), needed_below) {
             return Published::IN_SLOT;
         }
-        if !node.is_placed() {
-            self.filter.add(node.hash());
-        }
+        self.filter.add(node.hash());
         self.list.publish_version(node)
     }
 

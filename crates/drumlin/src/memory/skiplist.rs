@@ -83,12 +83,6 @@ pub struct Reserved {
 }
 
 impl Reserved {
-    /// True if it was given a place in the list.
-    #[inline]
-    pub(super) fn is_placed(&self) -> bool {
-        self.is_placed
-    }
-
     /// The hash of its key, as it was given.
     #[inline]
     pub(crate) fn hash(&self) -> u64 {
@@ -279,9 +273,8 @@ impl SkipList {
     /// # Panics
     /// If the node was reserved in another list.
     pub(super) fn publish(&self, reserved: Reserved, lsn: Lsn, batch: u32) -> Published {
-        assert!(reserved.is_placed, "a node is linked where its place is");
-        self.link_in(self.give_version(&reserved, lsn, batch));
-        Published(Some(reserved))
+        self.give_version(&reserved, lsn, batch);
+        self.publish_version(reserved)
     }
 
     /// Makes a reserved node version `lsn` of its key; once, and before anybody else knows it.
