@@ -155,7 +155,8 @@ fn a_flush_that_becomes_due_while_the_workers_sleep_is_done_for_whoever_waits() 
     state.current.turn(border, || state.next_memtable(&store.memory));
     db.wait_for_idle().expect("what ends beyond the tail is not due");
     wait_until("the worker sleeps again", sleeps);
-    store.pad_to_border().expect("pad");
+    let room = store.room(store.log().expect("log").units_per_segment()).expect("room");
+    store.pad_to_border(room).expect("pad");
     let (done, idle) = mpsc::channel();
     let waiter = {
         let db = db.clone();

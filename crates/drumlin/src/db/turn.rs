@@ -21,7 +21,7 @@ use crossbeam_epoch as epoch;
 
 use crate::error::Result;
 use crate::key::Lsn;
-use crate::log;
+use crate::log::{self, Room};
 
 use super::census::{Border, Census, Tally};
 use super::keyspace::KeyspaceState;
@@ -125,9 +125,9 @@ impl Store {
     }
 
     /// Fills the log up to the next segment border, so that what was turned there can be flushed.
-    pub fn pad_to_border(&self) -> Result<()> {
+    /// The room is a segment's.
+    pub fn pad_to_border(&self, room: Room<'_>) -> Result<()> {
         let log = self.log()?;
-        let room = log.ensure_room(log.units_per_segment())?;
         // Close waits for every key lock, and what comes later sees the mark: no pad behind the last record.
         let held = self.stripes.lock(0);
         self.check_writable()?;

@@ -103,7 +103,7 @@ impl Store {
         let asked = AskedFlush::new(self, keyspace);
         while !asked.is_done() {
             // Each border turns what was asked for; two may be needed, since one is open ahead.
-            self.pad_to_border()?;
+            self.pad_to_border(self.room(self.log()?.units_per_segment())?)?;
             self.background.wake();
             self.wait_until(|| asked.failure().map_or_else(|| Ok(asked.waits_for_border()), Err))?;
         }

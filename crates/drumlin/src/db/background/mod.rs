@@ -226,7 +226,9 @@ impl Store {
 
     /// Pads the log to its border. True if that was done; else writers that are stopped are told why not.
     fn pad(&self) -> bool {
-        let failed = self.pad_to_border().err();
+        // It does not wait: the flushes that give room back may be its own.
+        let room = || self.log().and_then(|log| log.ensure_room(log.units_per_segment()));
+        let failed = room().and_then(|room| self.pad_to_border(room)).err();
         if let Some(error @ Error::Poisoned { .. }) = &failed {
             self.poison(error);
         }
