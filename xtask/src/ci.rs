@@ -18,6 +18,7 @@ const STEPS: &[Step] = &[
     ("clippy", clippy),
     ("doc", doc),
     ("test", || show("test", &mut cargo(&tree::root(), &["test", "--workspace"]))),
+    ("sorted", || flagged("sorted", "sorted_memory", &["test", "-p", "drumlin"])),
     ("loom", || loom(&[])),
     ("tour", tour),
 ];
@@ -66,16 +67,18 @@ fn doc() -> Result<(), String> {
     show("doc", cargo(&tree::root(), &arguments).env("RUSTDOCFLAGS", "-D warnings"))
 }
 
-/// The model-checked tests, in a target directory of their own: the flag rebuilds everything.
+/// The model-checked tests.
 pub fn loom(arguments: &[String]) -> Result<(), String> {
     let filter = arguments.first().map_or("loom_", String::as_str);
-    let mut command = cargo(&tree::root(), &["test", "-p", "drumlin", "--release", "--lib", filter]);
-    let flags = match std::env::var("RUSTFLAGS") {
-        Ok(flags) if !flags.is_empty() => format!("{flags} --cfg loom"),
-        _ => "--cfg loom".to_string(),
-    };
-    command.env("RUSTFLAGS", flags).env("CARGO_TARGET_DIR", tree::target().join("loom"));
-    show("loom", &mut command)
+    flagged("loom", "loom", &["test", "-p", "drumlin", "--release", "--lib", filter])
+}
+
+/// What cargo is told, with `--cfg` and a flag for the compiler, in a target directory of its own: the flag rebuilds everything.
+fn flagged(name: &str, flag: &str, arguments: &[&str]) -> Result<(), String> {
+    let flags = std::env::var("RUSTFLAGS").unwrap_or_default();
+    let mut command = cargo(&tree::root(), arguments);
+    command.env("RUSTFLAGS", format!("{flags} --cfg {flag}").trim_start());
+    show(name, command.env("CARGO_TARGET_DIR", tree::target().join(name)))
 }
 
 /// The main job on real data, in a fresh directory that is removed when it went well.

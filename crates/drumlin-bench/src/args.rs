@@ -109,7 +109,7 @@ pub struct Bench {
     #[arg(long, default_value_t = 256, value_name = "MIB")]
     pub memory: usize,
     /// The memory component
-    #[arg(long, alias = "memtablerep", value_enum, default_value = "sorted")]
+    #[arg(long, alias = "memtablerep", value_enum, default_value = "two-tier")]
     pub component: Component,
     /// Bytes of one memtable, in MiB [default: as its share of the memory allows]
     #[arg(long, value_name = "MIB")]

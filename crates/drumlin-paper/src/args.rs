@@ -55,6 +55,10 @@ pub struct Paper {
     /// Seed of all random numbers
     #[arg(long, default_value_t = 42, value_name = "N")]
     pub seed: u64,
+    /// Use so many MiB and give them back before each workload: else what a virtual machine's host takes to give it memory is
+    /// part of the points
+    #[arg(long, default_value_t = 0, value_name = "MIB")]
+    pub touch: u64,
     /// Where raw points and pictures go
     #[arg(long, default_value = "drumlin-paper", value_name = "DIR")]
     pub out: PathBuf,
@@ -107,6 +111,7 @@ impl Paper {
             seconds: self.seconds,
             rounds: self.rounds,
             seed: self.seed,
+            touch: self.touch,
             threads: self.threads.clone(),
             sizes: self.sizes.clone(),
             cores,

@@ -27,6 +27,8 @@ pub struct Setting {
     pub rounds: u32,
     /// Seed of all random numbers.
     pub seed: u64,
+    /// MiB that are at hand when a workload begins.
+    pub touch: u64,
     /// Threads, where they are across.
     pub threads: Vec<u64>,
     /// Memory components, in MiB, where they are across.
@@ -151,7 +153,8 @@ impl Lab<'_> {
 
     /// `words` with what all runs have.
     fn arguments(&self, words: &str) -> Vec<String> {
-        let all = format!("{words} --duration {} --seed {}", self.setting.seconds, self.setting.seed);
+        let Setting { seconds, seed, touch, .. } = self.setting;
+        let all = format!("{words} --duration {seconds} --seed {seed} --touch {touch}");
         all.split_whitespace().map(String::from).collect()
     }
 

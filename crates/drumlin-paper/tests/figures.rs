@@ -13,7 +13,7 @@ use drumlin_paper::{chart, figures, table};
 
 fn setting() -> Setting {
     let (threads, sizes) = (vec![1, 4], vec![16]);
-    Setting { scale: 1e-6, seconds: 0.02, rounds: 1, seed: 1, threads, sizes, cores: 2 }
+    Setting { scale: 1e-6, seconds: 0.02, rounds: 1, seed: 1, touch: 0, threads, sizes, cores: 2 }
 }
 
 #[test]

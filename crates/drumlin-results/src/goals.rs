@@ -31,6 +31,17 @@ pub enum Goal {
         /// At least.
         least: f64,
     },
+    /// The rate of one run, as a multiple of that of another.
+    RunOfRun {
+        /// At this workload.
+        workload: &'static str,
+        /// Places of the two in the measurement's runs.
+        runs: (u64, u64),
+        /// Of the bursts, whatever is owed behind them.
+        is_burst: bool,
+        /// At least.
+        least: f64,
+    },
     /// Operations a second of each thread.
     RatePerThread {
         /// At this workload.
@@ -110,6 +121,24 @@ impl Goal {
                 (
                     format!(
                         "{workload}: the rate of the most threads is at least {least:.1} times that of the fewest"
+                    ),
+                    found.into_iter().collect(),
+                )
+            }
+            Goal::RunOfRun { workload, runs: (run, of), is_burst, least } => {
+                let rate = |run: u64| {
+                    let row = *ours(workload).iter().find(|row| row.run == run)?;
+                    Some(if is_burst { row.burst_rate? } else { row.rate }.median)
+                };
+                let name = |run: u64| runs.get(run as usize).unwrap_or(&"").replace("--", "");
+                let found =
+                    rate(run).zip(rate(of)).map(|(run, of)| (format!("{:.2}", run / of), run / of >= least));
+                let what = if is_burst { "the burst" } else { "the rate" };
+                (
+                    format!(
+                        "{workload}: {what} of {} is at least {least:.1} times that of {}",
+                        name(run),
+                        name(of)
                     ),
                     found.into_iter().collect(),
                 )
@@ -231,6 +260,7 @@ mod tests {
 
     fn line(run: u64, engine: &str, threads: u64, rate: f64, worst: f64) -> Value {
         json!({"run": run, "engine": engine, "workload": "fillrandom", "threads": threads, "rate": rate,
+               "burst_rate": rate * rate,
                "memory_bytes": 1 << 20, "resident_peak": (2 << 20), "log_bytes": 1u64 << 30, "tables": 7,
                "latencies": [{"kind": "put", "p50_ns": 1, "p90_ns": 1, "p99_ns": 1, "p999_ns": worst / 2.0,
                               "p9999_ns": 1, "max_ns": worst}]})
@@ -252,6 +282,15 @@ mod tests {
         assert!(!times(3.5).holds, "it must hold with two threads, too");
         let grows = |least| judged(Goal::LastOfFirst { workload: "fillrandom", least }, lines()).holds;
         assert!(grows(2.0) && !grows(2.1));
+        let run_of = |runs, is_burst, least| {
+            judged(Goal::RunOfRun { workload: "fillrandom", runs, is_burst, least }, lines())
+        };
+        assert!(run_of((1, 0), false, 2.0).holds && !run_of((1, 0), false, 2.1).holds);
+        assert!(run_of((1, 0), true, 4.0).holds && !run_of((1, 0), true, 4.1).holds);
+        assert!(
+            run_of((0, 1), false, 0.5).says.contains("of threads 1 is at least 0.5 times that of threads 2")
+        );
+        assert!(!run_of((2, 0), false, 0.0).holds, "there is no such run");
         let part = |most| judged(Goal::P999 { kind: "put", engine: "RocksDB", most }, lines()).holds;
         assert!(part(1.0 / 3.0) && !part(0.3));
         let worst = |most_ms| judged(Goal::Worst { kind: "put", most_ms }, lines()).holds;

@@ -95,7 +95,8 @@ pub const MEASUREMENTS: &[Measurement] = &[
         shows: "puts, memory component of 64 MiB",
         minutes: 10,
         program: Peers,
-        with: "--grid --engines drumlin,rocksdb --num 5000000 --grid-num 1000000 --memory 512 --memtable 64 \
+        with: "--component sorted \
+               --grid --engines drumlin,rocksdb --num 5000000 --grid-num 1000000 --memory 512 --memtable 64 \
                --benchmarks fillrandom",
         runs: THREADS,
         rounds: 5,
@@ -108,7 +109,8 @@ pub const MEASUREMENTS: &[Measurement] = &[
         minutes: 30,
         program: Peers,
         // More than the component holds.
-        with: "--grid --engines drumlin,rocksdb --num 10000000 --grid-num 1000000 --memory 4096 --memtable 1024 \
+        with: "--component sorted \
+               --grid --engines drumlin,rocksdb --num 10000000 --grid-num 1000000 --memory 4096 --memtable 1024 \
                --benchmarks fillrandom",
         runs: THREADS,
         rounds: 5,
@@ -120,7 +122,8 @@ pub const MEASUREMENTS: &[Measurement] = &[
         shows: "sustained puts, 30 million records, nothing owed at the end",
         minutes: 25,
         program: Peers,
-        with: "--grid --engines drumlin,rocksdb --num 30000000 --grid-num 1000000 --memory 512 --memtable 64 \
+        with: "--component sorted \
+               --grid --engines drumlin,rocksdb --num 30000000 --grid-num 1000000 --memory 512 --memtable 64 \
                --benchmarks fillrandom",
         runs: &["--threads 2"],
         rounds: 5,
@@ -132,7 +135,7 @@ pub const MEASUREMENTS: &[Measurement] = &[
         shows: "sustained puts by more threads than there are cores",
         minutes: 7,
         program: Bench,
-        with: "--num 30000000 --memory 512 --memtable 64 --benchmarks fillrandom",
+        with: "--component sorted --num 30000000 --memory 512 --memtable 64 --benchmarks fillrandom",
         runs: &["--threads 2", "--threads 8"],
         rounds: 5,
         drawn: Bars,
@@ -143,7 +146,8 @@ pub const MEASUREMENTS: &[Measurement] = &[
         shows: "gets and misses, 5 million records, all in cache",
         minutes: 30,
         program: Peers,
-        with: "--grid --engines drumlin,rocksdb,lmdb --num 5000000 --grid-num 1000000 --memory 2048 --warm \
+        with: "--component sorted \
+               --grid --engines drumlin,rocksdb,lmdb --num 5000000 --grid-num 1000000 --memory 2048 --warm \
                --benchmarks readrandom,readmissing",
         runs: THREADS,
         rounds: 5,
@@ -160,7 +164,8 @@ pub const MEASUREMENTS: &[Measurement] = &[
         minutes: 12,
         program: Peers,
         // The settings that do not flush: memtables answer.
-        with: "--grid --engines drumlin,rocksdb --setting drumlin=!flushed --setting rocksdb=!flushed --num 5000000 \
+        with: "--component sorted \
+               --grid --engines drumlin,rocksdb --setting drumlin=!flushed --setting rocksdb=!flushed --num 5000000 \
                --grid-num 1000000 --memory 6144 --memtable 2048 --benchmarks readrandom",
         runs: THREADS,
         rounds: 5,
@@ -172,7 +177,8 @@ pub const MEASUREMENTS: &[Measurement] = &[
         shows: "scans of 10 and of 20 records, a million records, all in cache",
         minutes: 20,
         program: Peers,
-        with: "--grid --engines drumlin,rocksdb,leveldb,lmdb --num 1000000 --grid-num 200000 --reads 300000 --memory \
+        with: "--component sorted \
+               --grid --engines drumlin,rocksdb,leveldb,lmdb --num 1000000 --grid-num 200000 --reads 300000 --memory \
                512 --warm --benchmarks seekrandom",
         runs: &[
             "--threads 1 --seek-nexts 10",
@@ -189,7 +195,7 @@ pub const MEASUREMENTS: &[Measurement] = &[
         shows: "all of 5 million records in order, from cache",
         minutes: 4,
         program: Bench,
-        with: "--num 5000000 --memory 2048 --warm --benchmarks readseq,readreverse",
+        with: "--component sorted --num 5000000 --memory 2048 --warm --benchmarks readseq,readreverse",
         runs: THREADS,
         rounds: 5,
         drawn: Bars,
@@ -200,7 +206,8 @@ pub const MEASUREMENTS: &[Measurement] = &[
         shows: "read-modify-write and put-if-absent",
         minutes: 15,
         program: Peers,
-        with: "--grid --engines drumlin,rocksdb,rocksdb-txn --num 1000000 --grid-num 300000 --memory 512 --memtable 64 \
+        with: "--component sorted \
+               --grid --engines drumlin,rocksdb,rocksdb-txn --num 1000000 --grid-num 300000 --memory 512 --memtable 64 \
                --benchmarks putifabsent,updaterandom",
         runs: THREADS,
         rounds: 5,
@@ -217,7 +224,8 @@ pub const MEASUREMENTS: &[Measurement] = &[
         shows: "puts at 80 % of RocksDB's sustained rate, ten minutes long",
         minutes: 21,
         program: Peers,
-        with: "--engines drumlin,rocksdb --num 30000000 --memory 512 --memtable 64 --threads 2 --benchmarks fillrandom \
+        with: "--component sorted \
+               --engines drumlin,rocksdb --num 30000000 --memory 512 --memtable 64 --threads 2 --benchmarks fillrandom \
                --setting {best of rocksdb in sustained} --rate {80% of RocksDB in sustained} --duration 600 --writes 1000000000",
         runs: &[""],
         rounds: 1,
@@ -232,7 +240,8 @@ pub const MEASUREMENTS: &[Measurement] = &[
         shows: "puts that survive a power loss, by one thread and by 16",
         minutes: 6,
         program: Peers,
-        with: "--grid --engines drumlin,rocksdb --num 1000000 --memory 512 --durability disk --benchmarks fillrandom",
+        with: "--component sorted \
+               --grid --engines drumlin,rocksdb --num 1000000 --memory 512 --durability disk --benchmarks fillrandom",
         runs: &["--threads 1 --writes 10000", "--threads 16 --writes 100000"],
         rounds: 5,
         drawn: Bars,
@@ -246,7 +255,7 @@ pub const MEASUREMENTS: &[Measurement] = &[
         shows: "from opening 10,000 tables to the first get and scan",
         minutes: 2,
         program: Bench,
-        with: "--num 10000000 --memory 512 --table-size 81920 --benchmarks open --reads 5",
+        with: "--component sorted --num 10000000 --memory 512 --table-size 81920 --benchmarks open --reads 5",
         runs: &[""],
         rounds: 1,
         drawn: No,
@@ -257,7 +266,7 @@ pub const MEASUREMENTS: &[Measurement] = &[
         shows: "recovery of a killed store, 1 GiB of log",
         minutes: 3,
         program: Bench,
-        with: "--num 8000000 --memory 6144 --memtable 2048 --benchmarks recover",
+        with: "--component sorted --num 8000000 --memory 6144 --memtable 2048 --benchmarks recover",
         runs: &[""],
         rounds: 5,
         drawn: No,
@@ -286,6 +295,139 @@ pub const MEASUREMENTS: &[Measurement] = &[
         rounds: 3,
         drawn: Bars,
         goals: &[],
+    },
+    Measurement {
+        name: "two-tier-puts",
+        shows: "two tiers: puts that memory holds",
+        minutes: 15,
+        program: Peers,
+        // RocksDB tries memtables of 64 MiB, 256 MiB, and all that memory allows.
+        with: "--grid --engines drumlin,rocksdb --component two-tier --num 5000000 --grid-num 1000000 --memory 8192 \
+               --benchmarks fillrandom",
+        runs: THREADS,
+        rounds: 5,
+        drawn: Bars,
+        goals: &[Goal::Times { workload: "fillrandom", engine: ROCKSDB, least: 10.0 }],
+    },
+    Measurement {
+        name: "two-tier-sorted",
+        shows: "two tiers and one: puts until all of memory is sorted",
+        minutes: 8,
+        program: Bench,
+        with: "--num 5000000 --memory 8192 --memtable 2048 --sorted --benchmarks fillrandom",
+        runs: &[
+            "--component sorted --threads 1",
+            "--component two-tier --threads 1",
+            "--component sorted --threads 2",
+            "--component two-tier --threads 2",
+        ],
+        rounds: 5,
+        drawn: Bars,
+        goals: &[
+            Goal::RunOfRun { workload: "fillrandom", runs: (1, 0), is_burst: false, least: 2.0 },
+            Goal::RunOfRun { workload: "fillrandom", runs: (3, 2), is_burst: false, least: 1.4 },
+        ],
+    },
+    Measurement {
+        name: "two-tier-sizes",
+        shows: "two tiers and one: ten seconds of puts over the same keys, by the memory of the store",
+        minutes: 25,
+        program: Bench,
+        with: "--num 2000000 --writes 1000000000 --duration 10 --threads 2 --benchmarks overwrite",
+        runs: &[
+            "--component sorted --memory 64",
+            "--component two-tier --memory 64",
+            "--component sorted --memory 256",
+            "--component two-tier --memory 256",
+            "--component sorted --memory 1024",
+            "--component two-tier --memory 1024",
+            "--component sorted --memory 4096",
+            "--component two-tier --memory 4096",
+            "--component sorted --memory 8192",
+            "--component two-tier --memory 8192",
+        ],
+        rounds: 3,
+        drawn: Bars,
+        goals: &[
+            Goal::RunOfRun { workload: "overwrite", runs: (3, 1), is_burst: true, least: 1.0 },
+            Goal::RunOfRun { workload: "overwrite", runs: (5, 1), is_burst: true, least: 1.0 },
+            Goal::RunOfRun { workload: "overwrite", runs: (7, 1), is_burst: true, least: 1.0 },
+            Goal::RunOfRun { workload: "overwrite", runs: (9, 1), is_burst: true, least: 1.0 },
+            Goal::Memory { beyond_mib: 64 },
+        ],
+    },
+    Measurement {
+        name: "two-tier-skewed",
+        shows: "two tiers: half updates, 98 % of all operations on 2 % of the keys",
+        minutes: 10,
+        program: Peers,
+        with: "--grid --engines drumlin,rocksdb --component two-tier --num 1000000 --grid-num 300000 --memory 512 \
+               --benchmarks mixskewed",
+        runs: THREADS,
+        rounds: 5,
+        drawn: Bars,
+        goals: &[Goal::Times { workload: "mixskewed", engine: ROCKSDB, least: 17.0 }],
+    },
+    Measurement {
+        name: "two-tier-gets",
+        shows: "two tiers: gets, 5 million records, all in the memory component",
+        minutes: 8,
+        program: Peers,
+        with: "--grid --engines drumlin,lmdb --setting drumlin=!flushed --component two-tier --num 5000000 \
+               --grid-num 1000000 --memory 8192 --memtable 2048 --benchmarks readrandom",
+        runs: THREADS,
+        rounds: 5,
+        drawn: Bars,
+        goals: &[Goal::Times { workload: "readrandom", engine: LMDB, least: 1.0 }],
+    },
+    Measurement {
+        name: "two-tier-rmw",
+        shows: "two tiers: read-modify-write and put-if-absent",
+        minutes: 15,
+        program: Peers,
+        with: "--grid --engines drumlin,rocksdb,leveldb --component two-tier --num 1000000 --grid-num 300000 \
+               --memory 512 --memtable 64 --benchmarks putifabsent,updaterandom",
+        runs: THREADS,
+        rounds: 5,
+        drawn: Bars,
+        goals: &[
+            Goal::Times { workload: "putifabsent", engine: ROCKSDB, least: 5.0 },
+            Goal::Times { workload: "updaterandom", engine: ROCKSDB, least: 5.0 },
+            Goal::Times { workload: "putifabsent", engine: LEVELDB, least: 5.0 },
+            Goal::Times { workload: "updaterandom", engine: LEVELDB, least: 5.0 },
+        ],
+    },
+    Measurement {
+        name: "two-tier-scans",
+        shows: "two tiers: 95 % updates and 5 % scans of 100",
+        minutes: 15,
+        program: Peers,
+        with: "--grid --engines drumlin,rocksdb,leveldb,lmdb --component two-tier --num 1000000 --grid-num 300000 \
+               --reads 1000000 --writes 1000000 --memory 512 --benchmarks mixscan",
+        runs: THREADS,
+        rounds: 5,
+        drawn: Bars,
+        goals: &[
+            Goal::Times { workload: "mixscan", engine: ROCKSDB, least: 3.0 },
+            Goal::Times { workload: "mixscan", engine: LEVELDB, least: 3.0 },
+            Goal::Times { workload: "mixscan", engine: LMDB, least: 3.0 },
+        ],
+    },
+    Measurement {
+        name: "two-tier-open-loop",
+        shows: "two tiers: puts at 80 % of RocksDB's sustained rate, ten minutes long",
+        minutes: 21,
+        program: Peers,
+        with: "--engines drumlin,rocksdb --component two-tier --num 30000000 --memory 512 --memtable 64 --threads 2 \
+               --benchmarks fillrandom --setting {best of rocksdb in sustained} --rate {80% of RocksDB in sustained} \
+               --duration 600 --writes 1000000000",
+        runs: &[""],
+        rounds: 1,
+        drawn: Latencies,
+        goals: &[
+            Goal::P999 { kind: "put", engine: ROCKSDB, most: 1.0 / 3.0 },
+            Goal::Worst { kind: "put", most_ms: 10.0 },
+        ],
     },
 ];
 

@@ -174,12 +174,12 @@ impl Options {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Memory {
     /// One concurrent skiplist per generation (cLSM).
-    #[cfg_attr(not(two_tier), default)]
+    // With `--cfg sorted_memory` every test runs on it that asks for no other.
+    #[cfg_attr(sorted_memory, default)]
     Sorted,
     /// A hash over the skiplist: puts search nothing, the newest version of a key takes the place of the one before where no
     /// snapshot needs that, and what came in is sorted when it is scanned or flushed (FloDB).
-    // With `--cfg two_tier` every test runs on it that asks for no other.
-    #[cfg_attr(two_tier, default)]
+    #[cfg_attr(not(sorted_memory), default)]
     TwoTier,
 }
 
@@ -194,7 +194,7 @@ pub enum Layout {
 /// Options of one keyspace; stored with it.
 #[derive(Clone, Debug)]
 pub struct KeyspaceOptions {
-    /// Memory component. Default `Sorted`.
+    /// Memory component. Default `TwoTier`.
     pub memory: Memory,
     /// Disk layout. Default `Leveled`.
     pub layout: Layout,

@@ -332,6 +332,10 @@ impl LogRegion for FaultyRegion {
         self.inner.cool();
     }
 
+    fn fill(&self, piece: usize) -> Result<()> {
+        self.inner.fill(piece)
+    }
+
     fn warm(&self) {
         self.inner.warm();
     }

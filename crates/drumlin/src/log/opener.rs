@@ -28,9 +28,13 @@ use std::sync::Arc;
 use crate::env::PAGE_BYTES;
 use crate::error::{Error, Purpose, Result, Shortage};
 use crate::key::Lsn;
+use crate::sync::atomic::Ordering;
 
 use super::segment::Segment;
 use super::{Ballast, Log, Shared, Spare, State};
+
+/// The zeros of a new segment are written in pieces of so many bytes: docs/design/speed.md has how fast others are.
+const FILL_BYTES: usize = 64 << 10;
 
 /// The name of the ballast file.
 pub(super) const BALLAST: &str = "ballast.tmp";
@@ -212,6 +216,12 @@ impl Shared {
         }
     }
 
+    /// True if more than a segment was written since the last sync: what a sync writes besides does not matter then.
+    fn is_seldom_synced(&self) -> bool {
+        let since = self.header.session_first.0.max(self.synced.load(Ordering::Relaxed));
+        self.sequencer.tail().0.saturating_sub(since) >= self.units()
+    }
+
     /// A segment's file: a spare, or a new one. Header durable, under its final name.
     pub(super) fn prepare(&self, index: u64, floor: Lsn, spare: Option<Spare>) -> Result<Arc<Segment>> {
         let path = self.segment_path(index);
@@ -224,7 +234,12 @@ impl Shared {
                 region.warm();
                 Ok(region)
             }
-            None => self.env.fs.map_log(&from, self.file_bytes()),
+            None => self.env.fs.map_log(&from, self.file_bytes()).and_then(|region| {
+                if self.is_seldom_synced() {
+                    region.fill(FILL_BYTES)?;
+                }
+                Ok(region)
+            }),
         };
         let result = region.and_then(|region| {
             let segment = self.finish_segment(index, floor, region)?;

@@ -55,6 +55,20 @@ impl Log {
         self.ensure_room_slowly(units)
     }
 
+    /// Waits until the log is open as far ahead as it should be now, or cannot be.
+    pub fn wait_opened(&self) {
+        let shared = &*self.shared;
+        let mut state = shared.state.lock();
+        while Shared::check_locked(&state).is_ok()
+            && state.open_end < shared.wanted_end()
+            && state.stalled.is_none()
+            && !state.stop
+        {
+            shared.work.notify_all();
+            shared.progress.wait(&mut state);
+        }
+    }
+
     #[cold]
     fn ensure_room_slowly(&self, units: u64) -> Result<Room<'_>> {
         let shared = &*self.shared;

@@ -167,6 +167,8 @@ impl Store {
             state.failures.retry_now(|_| true);
             state.failures.count()
         };
+        // The borders that the log still comes to may have something turned.
+        self.log.get().iter().for_each(|log| log.wait_opened());
         self.wait_until(|| Ok(self.is_idle()))?;
         let state = self.background.state.lock();
         state.failures.since(failed_before).next().map_or(Ok(()), |(_, _, error)| Err(error.clone()))

@@ -200,16 +200,18 @@ impl Store {
         Next::Job(Job::Compact(keyspace.clone(), plan))
     }
 
-    /// True if no job runs and none is due. What was frozen at a border that the log has not reached is not due: it
-    /// waits for writes, which need not come. What failed is not due before its time.
+    /// True if no job runs and none is due, nor a pad. What was frozen at a border that the log has not reached, and is not
+    /// worth one, is not due: it waits for writes, which need not come. What failed is not due before its time.
     pub fn is_idle(&self) -> bool {
         let tail = self.sequencer.tail();
+        let is_pad_due = self.is_pad_due(tail);
         let keyspaces = self.keyspaces.all();
         let now = self.env.clock.now();
         let guard = epoch::pin();
         let (nothing, oldest) = (Running::new(), self.oldest_snapshot());
         let state = self.background.state.lock();
         state.jobs == 0
+            && (!is_pad_due || state.pad_failed.is_some())
             && keyspaces.values().all(|k| {
                 let levels = k.current.load(&guard);
                 let held = state.failures.held(k.id, &nothing, now);

@@ -91,10 +91,19 @@ impl LogRegion for RealRegion {
     fn cool(&self) {
         #[cfg(target_os = "linux")]
         // SAFETY: the whole of a shared mapping of a file: its pages belong to the file, and what was stored stays there.
-        // A refusal leaves them resident. Test: env::real::tests::a_cooled_region_keeps_its_bytes.
+        // A refusal leaves them resident. Test: env::real::tests::a_region_that_is_filled_cooled_and_warmed_keeps_its_bytes.
         let _ = unsafe {
             rustix::mm::madvise(self.base().cast(), self.bytes(), rustix::mm::Advice::LinuxDontNeed)
         };
+    }
+
+    fn fill(&self, piece: usize) -> Result<()> {
+        let bytes = self.bytes();
+        let zeros = vec![0; piece.clamp(1, bytes)];
+        (0..bytes)
+            .step_by(zeros.len())
+            .try_for_each(|at| self.file.write_all_at(&zeros[..zeros.len().min(bytes - at)], at as u64))
+            .map_err(|e| Error::io("fill", &self.path, e))
     }
 
     /// Has the pages in memory, mapped, and marked as written to: else the first store to each takes a fault, in which it waits
@@ -103,7 +112,7 @@ impl LogRegion for RealRegion {
     fn warm(&self) {
         #[cfg(target_os = "linux")]
         // SAFETY: the whole of a shared mapping of a file: what was stored stays there. A system that does not know the
-        // advice refuses it, and stores fault. Test: env::real::tests::a_cooled_region_keeps_its_bytes.
+        // advice refuses it, and stores fault. Test: env::real::tests::a_region_that_is_filled_cooled_and_warmed_keeps_its_bytes.
         let _ = unsafe {
             rustix::mm::madvise(self.base().cast(), self.bytes(), rustix::mm::Advice::LinuxPopulateWrite)
         };

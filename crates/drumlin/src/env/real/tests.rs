@@ -132,9 +132,11 @@ fn many_reads_answer_each_request_apart() {
 }
 
 #[test]
-fn a_cooled_region_keeps_its_bytes() {
+fn a_region_that_is_filled_cooled_and_warmed_keeps_its_bytes() {
     let dir = Directory::new();
-    let region = RealFs::new().map_log(&dir.file("cooled"), 64 << 10).unwrap();
+    let region = RealFs::new().map_log(&dir.file("cooled"), (64 << 10) + 4096).unwrap();
+    region.fill(10_000).unwrap();
+    assert_eq!(std::fs::read(dir.file("cooled")).unwrap(), vec![0; (64 << 10) + 4096]);
     store(&*region, 5000, b"kept");
     region.cool();
     region.warm();
