@@ -93,8 +93,11 @@ impl Store {
             durability: settings.durability.max(Durability::Process),
             background_threads: settings.background_threads,
             two_tier: settings.two_tier,
-            // A large memtable must not be flushed because of its log.
-            log_bytes_max: settings.memtable_bytes.map_or(0, |bytes| bytes * 4).max(default.log_bytes_max),
+            // What memory holds must not be flushed because of its log.
+            log_bytes_max: settings
+                .memtable_bytes
+                .map_or(settings.memory_bytes, |bytes| bytes * 4)
+                .max(default.log_bytes_max),
             ..default
         };
         let keyspace_options = KeyspaceOptions {

@@ -1,7 +1,7 @@
 //! Back-pressure: what holds writers back while memory or the disk is behind.
 //!
-//! Place: `store` calls `hold_back`, and a write `room`, before it takes any lock; workers call `measure_pressure` after
-//! every job and `wake_writers` when memory was freed.
+//! Place: `store` calls `hold_back`, and a write and a flush by hand `room`, before they take any lock; workers call
+//! `measure_pressure` after every job and `wake_writers` when memory was freed.
 //!
 //! Debt delays a write, smoothly more the nearer memory is to its bound or the fuller its keyspace's level 0 is; at the
 //! bound of memory it waits for a flush. There is no hard stop short of the budget. See `memory`. Where the device has no

@@ -332,8 +332,8 @@ impl LogRegion for FaultyRegion {
         self.inner.cool();
     }
 
-    fn fill(&self, piece: usize) -> Result<()> {
-        self.inner.fill(piece)
+    fn fill(&self, range: Range<usize>, piece: usize) {
+        self.inner.fill(range, piece);
     }
 
     fn warm(&self) {

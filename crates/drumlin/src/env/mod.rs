@@ -168,11 +168,9 @@ pub trait LogRegion: Send + Sync {
     /// The bytes are not needed for a while: the process gives up its claim on their pages. They keep their values, and
     /// the next access finds them again.
     fn cool(&self) {}
-    /// The file is new, and nothing was stored yet: writes its zeros, in pieces of so many bytes. A system then keeps the pages
-    /// of a piece together: fewer stores take a fault, and a sync writes all of every piece that was stored to.
-    fn fill(&self, _piece: usize) -> Result<()> {
-        Ok(())
-    }
+    /// The file is new, and nothing was stored in the range yet: writes its zeros, in pieces of so many bytes. A system then
+    /// keeps the pages of a piece together: fewer stores take a fault, and a sync writes all of every piece that was stored to.
+    fn fill(&self, _range: Range<usize>, _piece: usize) {}
     /// The bytes will be written again soon: what writing them would meet first is done now. They keep their values.
     fn warm(&self) {}
 }

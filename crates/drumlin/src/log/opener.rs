@@ -216,15 +216,16 @@ impl Shared {
         }
     }
 
-    /// True if more than a segment was written since the last sync: what a sync writes besides does not matter then.
+    /// True if a segment or more went by without a sync: what a sync writes besides does not matter then.
     fn is_seldom_synced(&self) -> bool {
-        let since = self.header.session_first.0.max(self.synced.load(Ordering::Relaxed));
-        self.sequencer.tail().0.saturating_sub(since) >= self.units()
+        let since = self.sequencer.tail().0.saturating_sub(self.synced.load(Ordering::Relaxed));
+        since >= self.units()
     }
 
     /// A segment's file: a spare, or a new one. Header durable, under its final name.
     pub(super) fn prepare(&self, index: u64, floor: Lsn, spare: Option<Spare>) -> Result<Arc<Segment>> {
         let path = self.segment_path(index);
+        let is_new = spare.is_none();
         let (from, mapped) = match spare {
             Some(Spare { path, region }) => (path, region),
             None => (path.with_extension("tmp"), None),
@@ -234,15 +235,14 @@ impl Shared {
                 region.warm();
                 Ok(region)
             }
-            None => self.env.fs.map_log(&from, self.file_bytes()).and_then(|region| {
-                if self.is_seldom_synced() {
-                    region.fill(FILL_BYTES)?;
-                }
-                Ok(region)
-            }),
+            None => self.env.fs.map_log(&from, self.file_bytes()),
         };
         let result = region.and_then(|region| {
             let segment = self.finish_segment(index, floor, region)?;
+            if is_new && self.is_seldom_synced() {
+                // Behind the header, and its sync: the first sync of a file writes all there is.
+                segment.region().fill(FILL_BYTES..self.file_bytes(), FILL_BYTES);
+            }
             self.env.fs.rename(&from, &path)?;
             Ok(segment)
         });

@@ -103,7 +103,12 @@ impl Store {
         let asked = AskedFlush::new(self, keyspace);
         while !asked.is_done() {
             // Each border turns what was asked for; two may be needed, since one is open ahead.
-            self.pad_to_border(self.room(self.log()?.units_per_segment())?)?;
+            let room = self.room(self.log()?.units_per_segment());
+            // On a full device that may have waited for what was asked for.
+            if asked.is_done() {
+                return Ok(());
+            }
+            self.pad_to_border(room.map_err(|full| asked.failure().unwrap_or(full))?)?;
             self.background.wake();
             self.wait_until(|| asked.failure().map_or_else(|| Ok(asked.waits_for_border()), Err))?;
         }

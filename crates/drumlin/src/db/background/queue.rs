@@ -52,7 +52,7 @@ pub(crate) struct State {
     /// The epoch at which a worker, having found nothing to do, went to sleep last.
     #[cfg(test)]
     pub slept_at: Option<u64>,
-    /// Writers that wait until a flush gives back some of a full device.
+    /// Writers and flushes by hand that wait until a flush gives back some of a full device.
     pub waiting_for_room: usize,
     /// Goes up with every change that a waiter could wait for.
     pub epoch: u64,

@@ -97,13 +97,12 @@ impl LogRegion for RealRegion {
         };
     }
 
-    fn fill(&self, piece: usize) -> Result<()> {
-        let bytes = self.bytes();
-        let zeros = vec![0; piece.clamp(1, bytes)];
-        (0..bytes)
-            .step_by(zeros.len())
-            .try_for_each(|at| self.file.write_all_at(&zeros[..zeros.len().min(bytes - at)], at as u64))
-            .map_err(|e| Error::io("fill", &self.path, e))
+    /// What cannot be written is left to the stores: the blocks are there.
+    fn fill(&self, range: Range<usize>, piece: usize) {
+        let zeros = vec![0; piece.clamp(1, self.bytes())];
+        let mut starts = range.clone().step_by(zeros.len());
+        let _ = starts
+            .try_for_each(|at| self.file.write_all_at(&zeros[..zeros.len().min(range.end - at)], at as u64));
     }
 
     /// Has the pages in memory, mapped, and marked as written to: else the first store to each takes a fault, in which it waits
