@@ -17,24 +17,44 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::CachePadded;
 
 /// A sum of bytes.
-#[derive(Debug, Default)]
-pub struct Account(CachePadded<AtomicUsize>);
+#[derive(Debug)]
+pub struct Account {
+    bytes: CachePadded<AtomicUsize>,
+    /// What they are to stay below.
+    bound: usize,
+}
+
+impl Default for Account {
+    fn default() -> Account {
+        Account::bounded(usize::MAX)
+    }
+}
 
 impl Account {
+    /// One whose bytes are to stay below `bound`. Who charges sees to it.
+    pub fn bounded(bound: usize) -> Account {
+        Account { bytes: CachePadded::new(AtomicUsize::new(0)), bound }
+    }
+
+    /// Bytes that can be charged yet.
+    pub fn room(&self) -> usize {
+        self.bound.saturating_sub(self.bytes())
+    }
+
     /// Bytes charged now.
     #[inline]
     pub fn bytes(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
+        self.bytes.load(Ordering::Relaxed)
     }
 
     /// Charges `bytes`.
     pub fn add(&self, bytes: usize) {
-        self.0.fetch_add(bytes, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Gives `bytes` back that were charged.
     pub fn give_back(&self, bytes: usize) {
-        self.0.fetch_sub(bytes, Ordering::Relaxed);
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     /// Charges `bytes` until the result is dropped.

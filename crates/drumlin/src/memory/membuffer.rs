@@ -22,6 +22,7 @@
 //! 2. A slot goes from nobody's to fresh, from any state to fresh, from fresh to claimed to sorted, and nowhere else. So one
 //!    that is fresh stays its key's until it was sorted.
 //! 3. An array that is there stays there, and positions name slots for good.
+//! 4. An array takes at most half of what memory has left.
 //!
 //! Concurrency: any thread may call anything. Slots: Release by who puts a node there, Acquire by who looks, so whoever
 //! sees a unit sees the node's bytes. Waits for nobody; a failed compare-and-swap is the caller's to try again. `taken` is a
@@ -31,7 +32,7 @@
 //! Complexity: O(arrays), of which all but the last one or two are small; one miss, mostly.
 //! Origin: FloDB §4.1 and its table (CLHT, David et al., *Asynchronized Concurrency*): buckets of a cache line, updated in place.
 //! Slots of one word, which leave the version itself in the arena, are ours.
-//! Tests: below, `two_tier_tests`, `loom_tests`.
+//! Tests: `two_tier_tests`, `loom_tests`.
 
 use std::sync::{Arc, OnceLock};
 
@@ -303,7 +304,9 @@ impl Membuffer {
             last = array.words.len();
             (there, slots) = (there + 1, slots + last);
         }
-        let room = (self.bytes_max / size_of::<AtomicU64>()).saturating_sub(slots);
+        // Of what memory has left a half: it is taken at once, by two at once even, and writers are not stopped for it.
+        let left = self.account.room() / 2 / size_of::<AtomicU64>();
+        let room = (self.bytes_max / size_of::<AtomicU64>()).saturating_sub(slots).min(left);
         let wanted = match there {
             1 => last * SECOND,
             _ => (self.expected.saturating_mul(100) / FILL_PERCENT)

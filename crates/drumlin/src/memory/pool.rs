@@ -59,7 +59,7 @@ impl Drop for Chunk {
 impl Pool {
     /// Of memtables that may take `share` bytes.
     pub fn new(share: usize) -> Pool {
-        Pool { share, ..Pool::default() }
+        Pool { share, account: Arc::new(Account::bounded(share)), ..Pool::default() }
     }
 
     /// What memtables hold is charged to it.

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 
 use crate::iter::Cursor;
-use crate::key::{Kind, Lsn, bytewise};
+use crate::key::{KeyHasher, Kind, Lsn, bytewise};
 use crate::sync::Mutex;
 
-use super::{MemTable, Splits};
+use super::{MemTable, Pool, Splits};
 
 fn scaled(count: u64) -> u64 {
     if cfg!(miri) { count / 100 + 10 } else { count }
@@ -43,6 +43,30 @@ fn versions(table: &Arc<MemTable>) -> Vec<(Vec<u8>, u64)> {
         cursor.next().unwrap();
     }
     all
+}
+
+/// Regression: a hash grew by several times at once though memory was full but for a little, and held more than its share.
+#[test]
+fn a_hash_does_not_grow_beyond_what_memory_has_left() {
+    let share = if cfg!(miri) { 64 << 10 } else { 2 << 20 };
+    let pool = Arc::new(Pool::new(share));
+    let table = MemTable::charged(bytewise(), KeyHasher::new(1), Arc::clone(&pool)).with_hash_tier(
+        1 << 20,
+        usize::MAX,
+        Arc::default(),
+    );
+    let mut lsn = 0u64;
+    while pool.account().bytes() < share / 10 * 9 {
+        lsn += 1;
+        let before = pool.account().bytes();
+        put(&table, &lsn.to_be_bytes(), lsn, 0);
+        let grew = pool.account().bytes() - before;
+        assert!(
+            grew <= (share - before) / 2 + (128 << 10),
+            "{grew} bytes at once with {before} of {share} held"
+        );
+    }
+    assert!(lsn > 100, "{lsn} keys");
 }
 
 /// Regression: a guide's sample is in order mostly. Keys that came later, and before the first, made heads of parts that did not
