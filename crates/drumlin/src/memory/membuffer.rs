@@ -22,7 +22,7 @@
 //! 2. A slot goes from nobody's to fresh, from any state to fresh, from fresh to claimed to sorted, and nowhere else. So one
 //!    that is fresh stays its key's until it was sorted.
 //! 3. An array that is there stays there, and positions name slots for good.
-//! 4. An array takes at most half of what memory has left.
+//! 4. An array that is added takes at most half of what memory has left.
 //!
 //! Concurrency: any thread may call anything. Slots: Release by who puts a node there, Acquire by who looks, so whoever
 //! sees a unit sees the node's bytes. Waits for nobody; a failed compare-and-swap is the caller's to try again. `taken` is a
