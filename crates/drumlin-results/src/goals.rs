@@ -24,13 +24,6 @@ pub enum Goal {
         /// At least.
         least: f64,
     },
-    /// The rate of the last run, as a multiple of that of the first.
-    LastOfFirst {
-        /// At this workload.
-        workload: &'static str,
-        /// At least.
-        least: f64,
-    },
     /// The rate of one run, as a multiple of that of another.
     RunOfRun {
         /// At this workload.
@@ -110,20 +103,6 @@ impl Goal {
                     Some((format!("{times:.2}"), times >= least))
                 };
                 (format!("{workload}: at least {least:.1} times {engine}"), each(&ours(workload), &times))
-            }
-            Goal::LastOfFirst { workload, least } => {
-                let ours: Vec<&Row> = ours(workload);
-                let found = ours.first().zip(ours.last()).filter(|_| ours.len() > 1).map(|(first, last)| {
-                    let times = last.rate.median / first.rate.median;
-                    let threads = format!("{} threads to {}", last.threads, first.threads);
-                    (format!("{threads}: {times:.2}"), times >= least)
-                });
-                (
-                    format!(
-                        "{workload}: the rate of the most threads is at least {least:.1} times that of the fewest"
-                    ),
-                    found.into_iter().collect(),
-                )
             }
             Goal::RunOfRun { workload, runs: (run, of), is_burst, least } => {
                 let rate = |run: u64| {
@@ -280,8 +259,6 @@ mod tests {
         assert!(times(3.2).holds);
         assert_eq!(times(3.5).found, "threads 1: 4.00; threads 2: 3.20");
         assert!(!times(3.5).holds, "it must hold with two threads, too");
-        let grows = |least| judged(Goal::LastOfFirst { workload: "fillrandom", least }, lines()).holds;
-        assert!(grows(2.0) && !grows(2.1));
         let run_of = |runs, is_burst, least| {
             judged(Goal::RunOfRun { workload: "fillrandom", runs, is_burst, least }, lines())
         };
