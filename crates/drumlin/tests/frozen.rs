@@ -81,6 +81,7 @@ const ELSEWHERE: &[&str] = &[
     "flush::begins",
     "manifest::append",
     "memtable::dropped",
+    "pad::begins",
     "stripe::waits",
     "table::dropped",
     "two_tier::claimed",

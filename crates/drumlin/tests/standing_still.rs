@@ -250,3 +250,41 @@ fn a_memtable_that_is_not_logged_keeps_to_its_limit() {
     }
     assert!(db.stats().flushes >= 20, "{}", db.stats().flushes);
 }
+
+/// Regression: nothing was running, so the store was idle, though the flush of a memtable that had outgrown its limit waited
+/// for a pad of the log that a thread was about to write.
+#[test]
+fn a_pad_that_is_due_is_work_to_wait_for() {
+    let _one = POINTS.lock().unwrap_or_else(|failed| failed.into_inner());
+    let (db, _) = small(&MemFs::new());
+    let options =
+        KeyspaceOptions { logged: false, memtable_bytes: Some(64 << 10), ..KeyspaceOptions::default() };
+    let keyspace = db.keyspace("unlogged", options).expect("makes");
+    let (came, comes) = mpsc::channel();
+    let over = Arc::new(AtomicBool::new(false));
+    let hold = over.clone();
+    failpoint::set("pad::begins", move || {
+        let _ = came.send(());
+        while !hold.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    });
+    (0..100u32).try_for_each(|i| keyspace.put(i.to_be_bytes(), [7; 1000])).expect("puts");
+    comes.recv_timeout(Duration::from_secs(60)).expect("no border comes by itself");
+    let (said, says) = mpsc::channel();
+    let waiter = {
+        let db = db.clone();
+        std::thread::spawn(move || {
+            let result = db.wait_for_idle();
+            let _ = said.send(());
+            result
+        })
+    };
+    let early = says.recv_timeout(Duration::from_millis(200)).is_ok();
+    over.store(true, Ordering::SeqCst);
+    waiter.join().expect("no panic").expect("waits");
+    failpoint::clear("pad::begins");
+    assert!(!early, "idle, with a pad to come");
+    let stats = db.stats();
+    assert_eq!(stats.memtable_frozen_bytes, 0, "what was frozen is flushed");
+}

@@ -40,7 +40,7 @@ use crate::error::{Error, Result};
 use crate::key::{KEY_BYTES_MAX, Kind, Lsn, VALUE_BYTES_MAX};
 use crate::log::{Entry, RecordParts};
 use crate::memory::ReservedRanges;
-use crate::options::{Durability, WriteOptions};
+use crate::options::{Durability, Memory, WriteOptions};
 use crate::sync::failpoint;
 
 use super::batch::Operation;
@@ -285,8 +285,7 @@ pub(crate) fn commit_batch(store: &Store, operations: &[Operation], options: Wri
         touched.push((keyspace, generation));
         failpoint::hit("batch::part");
     }
-    let is_apart = |o: &&Operation| points.is_empty() || o.kind == Kind::RangeDelete;
-    for operation in operations.iter().filter(is_apart) {
+    for operation in operations.iter().filter(|o| points.is_empty() || !goes_together(o)) {
         let generation = operation.keyspace.current.load(&guard).generation_of(lsn);
         let memtable = &generation.memtable;
         if operation.kind == Kind::RangeDelete {
@@ -323,12 +322,17 @@ pub(crate) fn commit_batch(store: &Store, operations: &[Operation], options: Wri
     Ok(())
 }
 
-/// The puts and deletes of a large batch, by keyspace and key: put in one behind the other. Empty if they are few.
+/// True if it gains by being put in behind its neighbour: a hash tier has no neighbours.
+fn goes_together(operation: &Operation) -> bool {
+    operation.kind != Kind::RangeDelete && operation.keyspace.options.memory == Memory::Sorted
+}
+
+/// What goes together of a large batch, by keyspace and key: put in one behind the other. Empty if it is few.
 fn in_order(operations: &[Operation]) -> Vec<&Operation> {
     if operations.len() < TOGETHER_MIN {
         return Vec::new();
     }
-    let mut points: Vec<_> = operations.iter().filter(|o| o.kind != Kind::RangeDelete).collect();
+    let mut points: Vec<_> = operations.iter().filter(|o| goes_together(o)).collect();
     points.sort_unstable_by(|a, b| {
         let keys = || a.keyspace.options.comparator.compare(&a.key, &b.key);
         a.keyspace.id.0.cmp(&b.keyspace.id.0).then_with(keys)

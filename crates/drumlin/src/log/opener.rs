@@ -238,10 +238,16 @@ impl Shared {
             None => self.env.fs.map_log(&from, self.file_bytes()),
         };
         let result = region.and_then(|region| {
+            let filled = is_new && self.is_seldom_synced();
+            let first = FILL_BYTES.min(self.file_bytes());
+            if filled {
+                // The header's first store would else have the system read far around it, in single pages, which then stay.
+                region.fill(0..first, first);
+            }
             let segment = self.finish_segment(index, floor, region)?;
-            if is_new && self.is_seldom_synced() {
-                // Behind the header, and its sync: the first sync of a file writes all there is.
-                segment.region().fill(FILL_BYTES..self.file_bytes(), FILL_BYTES);
+            if filled {
+                // Behind the header's sync: the first sync of a file writes all there is.
+                segment.region().fill(first..self.file_bytes(), first);
             }
             self.env.fs.rename(&from, &path)?;
             Ok(segment)

@@ -111,10 +111,12 @@ pub(super) struct Near {
     unit: u32,
     /// Nodes that the guide was not told of since it was told of one.
     untold: u32,
+    /// Low nodes since one that was near the one before: a walk is tried again after 1, 2, 4 and so on.
+    missed: u32,
 }
 
 impl Near {
-    pub(super) const NOWHERE: Near = Near { unit: 0, untold: 0 };
+    pub(super) const NOWHERE: Near = Near { unit: 0, untold: 0, missed: 0 };
 }
 
 /// The last node before a place, level by level.
@@ -311,7 +313,11 @@ impl SkipList {
         let place = Place::before(self.nodes.key(node), self.nodes.lsn(node));
         let mut leaf = 0;
         // Taller ones need their place on other levels, too.
-        let last = if self.nodes.height(node) == 1 { self.walk_near(near, place) } else { None };
+        let is_low = self.nodes.height(node) == 1;
+        let last = if is_low && near.missed.count_ones() <= 1 { self.walk_near(near, place) } else { None };
+        if is_low {
+            near.missed = if last.is_some() { 0 } else { near.missed.saturating_add(1) };
+        }
         match last {
             // SAFETY: every node has a level 0.
             Some(last) => unsafe { self.nodes.link(node, 0) }.store(last.unit(), Ordering::Relaxed),

@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use crate::env::Thread;
 use crate::error::{Error, Result};
-use crate::sync::{Condvar, Mutex};
+use crate::sync::{Condvar, Mutex, failpoint};
 
 use super::keyspaces::KeyspaceMap;
 use super::store::{Store, with_room};
@@ -226,6 +226,7 @@ impl Store {
 
     /// Pads the log to its border. True if that was done; else writers that are stopped are told why not.
     fn pad(&self) -> bool {
+        failpoint::hit("pad::begins");
         // It does not wait: the flushes that give room back may be its own.
         let room = || self.log().and_then(|log| log.ensure_room(log.units_per_segment()));
         let failed = room().and_then(|room| self.pad_to_border(room)).err();
