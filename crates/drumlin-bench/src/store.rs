@@ -86,19 +86,13 @@ impl Store {
     /// Opens the store in `directory`, or makes it.
     pub fn open(directory: &Path, settings: &Settings) -> Result<Store> {
         let files = Arc::new(CountingFs::new(Arc::new(RealFs::new())));
-        let default = Options::default();
         let options = Options {
             create_if_missing: !settings.must_exist,
             memory_bytes: settings.memory_bytes,
             durability: settings.durability.max(Durability::Process),
             background_threads: settings.background_threads,
             two_tier: settings.two_tier,
-            // What memory holds must not be flushed because of its log.
-            log_bytes_max: settings
-                .memtable_bytes
-                .map_or(settings.memory_bytes, |bytes| bytes * 4)
-                .max(default.log_bytes_max),
-            ..default
+            ..Options::default()
         };
         let keyspace_options = KeyspaceOptions {
             memory: settings.memory,
@@ -146,7 +140,7 @@ impl Engine for Store {
             &self.settings;
         let flushed = if *flushed { ", memtables flushed when settled" } else { "" };
         let memory = match self.settings.memory {
-            Memory::Sorted => String::new(),
+            Memory::Sorted => ", memory in one tier".to_string(),
             Memory::TwoTier => {
                 let TwoTier { drain_threads, hash_percent, parts } = self.settings.two_tier;
                 let sorted = if self.settings.sorted { ", sorted when settled" } else { "" };

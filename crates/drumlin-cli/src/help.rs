@@ -76,7 +76,7 @@ Examples:
   drumlin --db my.db size --prefix DE/
   drumlin --db my.db size --from A --to B
 
-Takes no time, however much there is: it is told by the index, and exact for tables that lie within the interval as a whole. \
+Reads no records of tables, so it takes about as long as opening the store: it is told by the index, and exact for tables that lie within the interval as a whole. \
 A version is one write of a key, a put or a delete; keys are puts less deletes, so a key that was written again counts again \
 until levels are merged. `count` counts.
 
@@ -98,7 +98,7 @@ pub const KEYSPACES: &str = "\
 Example:
   drumlin --db my.db keyspaces
 
-A keyspace is a map of its own within the store; `put` and `load` make the one that --keyspace names.
+A keyspace is a map of its own within the store; `put`, `load` and `cas --absent` make the one that --keyspace names.
 
 With --json: {\"keyspaces\":[NAME,...]}.";
 

@@ -39,8 +39,8 @@ pub enum Error {
         shortage: Option<Shortage>,
     },
     /// The store stopped taking writes after a failure that retrying cannot mend
-    /// (a failed sync, a failed manifest write). Gets and recent snapshots go on; what
-    /// has to wait for writes in flight may not. Reopen to write again.
+    /// (a failed sync, a failed manifest write). Gets go on; what has to wait for writes in
+    /// flight, such as a snapshot, may not. Reopen to write again.
     #[error("the store is read-only since an earlier failure: {why}; reopen it after mending the cause")]
     Poisoned {
         /// The first failure.

@@ -1,5 +1,11 @@
 //! Drumlin: a durable, concurrent, ordered key-value store on a log-structured merge tree.
 //!
+//! Start at [`Db`]: open a store, take a [`Keyspace`], then put, get and scan. [`Options`] and [`KeyspaceOptions`] have defaults that
+//! need no thought; [`Durability`] says what a write survives (by default the death of the process, not the loss of power), and
+//! [`Error`] what to do.
+//!
+//! # Inside
+//!
 //! Layers, each importing only from those below it:
 //! ```text
 //! db           inspect  map                 opens, wires, recovers; looks into single files; the memory alone

@@ -50,17 +50,21 @@ pub struct Options {
     /// with the power of two at or below a sixteenth of `memory_bytes`, or of what is free on the device, if that is less
     /// (but at least 64 KiB), and keeps that size; later openings do not change it.
     pub segment_bytes: usize,
-    /// Bytes of log kept before the keyspace that holds the oldest is flushed. Default 512 MiB.
-    pub log_bytes_max: usize,
-    /// Durability of writes that name none. Default [`Durability::Process`].
+    /// Bytes of log kept before the keyspace that holds the oldest is flushed; at least four segments. `None`: as many as
+    /// `memory_bytes`, at least 512 MiB, so that memtables are full before that. Default `None`. What a crash leaves of it is
+    /// read at the next open.
+    pub log_bytes_max: Option<usize>,
+    /// Durability of writes that name none; in a logged keyspace `Memory` counts as `Process`. Default [`Durability::Process`].
     pub durability: Durability,
-    /// Threads for flush and compaction, and for reading the log at open. Default 2.
+    /// Threads for flush and compaction, and for reading the log at open; at least 1. Default 2.
     pub background_threads: usize,
     /// How memory in two tiers is kept.
     pub two_tier: TwoTier,
     /// Snapshots forgotten for longer than this are released. Default: never.
     pub snapshot_expiry: Option<Duration>,
-    /// Directory for the tables of each level, by level number; levels not named live in the store's own.
+    /// Directory for the tables of each level, by level number; levels not named live in the store's own. It is not stored: give
+    /// the same at every open, or tables are missing ([`Error::Corruption`]). A directory belongs to one store alone: an open for
+    /// writing removes every table in it that this store does not know.
     pub level_paths: BTreeMap<u32, PathBuf>,
     /// Custom comparators that keyspaces of this store may use, found by name at open.
     pub comparators: Vec<ComparatorRef>,
@@ -73,7 +77,7 @@ impl Default for Options {
             read_only: false,
             memory_bytes: 256 << 20,
             segment_bytes: 16 << 20,
-            log_bytes_max: 512 << 20,
+            log_bytes_max: None,
             durability: Durability::Process,
             background_threads: 2,
             two_tier: TwoTier::default(),
@@ -90,7 +94,7 @@ pub enum Parts {
     /// As the keys of the memtable that was flushed last would have it, so that about as many writes go to each.
     #[default]
     Learned,
-    /// By so many of a key's first bits, as FloDB does it: keys that begin alike are in one part.
+    /// By so many of a key's first bits, at most 12, as FloDB does it: keys that begin alike are in one part.
     TopBits(u32),
 }
 
@@ -138,6 +142,12 @@ impl Options {
     /// Smallest memory budget, in bytes.
     pub const MEMORY_BYTES_MIN: usize = 4 << 20;
 
+    /// What `log_bytes_max` comes to, in bytes.
+    pub(crate) fn log_bytes(&self) -> usize {
+        let usual = || self.memory_bytes.max(512 << 20).max(4 * self.segment_bytes);
+        self.log_bytes_max.unwrap_or_else(usual)
+    }
+
     /// Checks every field against its limits.
     pub fn validate(&self) -> Result<()> {
         let sizes = Self::SEGMENT_BYTES_MIN..=Self::SEGMENT_BYTES_MAX;
@@ -156,10 +166,9 @@ impl Options {
                 Self::MEMORY_BYTES_MIN
             )));
         }
-        if self.log_bytes_max < 4 * self.segment_bytes {
+        if let Some(bytes) = self.log_bytes_max.filter(|bytes| *bytes < 4 * self.segment_bytes) {
             return Err(Error::invalid(format!(
-                "log_bytes_max is {}, but must hold at least four segments ({})",
-                self.log_bytes_max,
+                "log_bytes_max is {bytes}, but must hold at least four segments ({})",
                 4 * self.segment_bytes
             )));
         }
@@ -173,12 +182,13 @@ impl Options {
 /// The memory component of a keyspace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Memory {
-    /// One concurrent skiplist per generation (cLSM).
+    /// One concurrent skiplist per generation (cLSM). For keyspaces that are scanned again and again right behind their writes.
     // With `--cfg sorted_memory` every test runs on it that asks for no other.
     #[cfg_attr(sorted_memory, default)]
     Sorted,
     /// A hash over the skiplist: puts search nothing, the newest version of a key takes the place of the one before where no
-    /// snapshot needs that, and what came in is sorted when it is scanned or flushed (FloDB).
+    /// snapshot needs that, and what came in is sorted when it is scanned or flushed (FloDB). The default.
+    /// [`Db::snapshot_recent`](crate::Db::snapshot_recent) may wait in a store that has such a keyspace.
     #[cfg_attr(not(sorted_memory), default)]
     TwoTier,
 }
@@ -191,34 +201,36 @@ pub enum Layout {
     Leveled,
 }
 
-/// Options of one keyspace; stored with it.
+/// Options of one keyspace, stored with it. All are fixed when it is made: [`Db::keyspace`](crate::Db::keyspace) only compares the
+/// comparator of one that exists.
 #[derive(Clone, Debug)]
 pub struct KeyspaceOptions {
     /// Memory component. Default `TwoTier`.
     pub memory: Memory,
     /// Disk layout. Default `Leveled`.
     pub layout: Layout,
-    /// Order of keys. Fixed at creation. Default bytewise.
+    /// Order of keys. Default bytewise.
     pub comparator: ComparatorRef,
     /// False: writes are never logged and are lost with the process ([`Durability::Memory`]);
     /// flushed data stays. Each such keyspace comes back as of its own last flush, so a batch over several of them, or over
-    /// one and a logged one, is not atomic across a crash (it is for readers). Fixed at creation. Default true.
+    /// one and a logged one, is not atomic across a crash (it is for readers). Default true.
     pub logged: bool,
-    /// Bytes after which the memtable is flushed; `None`: a share of the store's memory. Default `None`.
+    /// Bytes after which the memtable is flushed, from 64 KiB to 16 GiB, but no more than a quarter of the store's memory, which
+    /// is also what `None` gives. Default `None`.
     pub memtable_bytes: Option<usize>,
     /// Block compression. Default LZ4.
     pub compression: Compression,
-    /// Uncompressed bytes of a data block (μ, in bytes: one fence pointer per block). Default 4096.
+    /// Uncompressed bytes of a data block (μ, in bytes: one fence pointer per block), from 128 to 1 MiB. Default 4096.
     pub block_bytes: usize,
-    /// Filter bits per key; 0 for no filter. Default 10.
+    /// Filter bits per key, at most 64; 0 for no filter. Default 10.
     pub filter_bits_per_key: f64,
-    /// Bytes after which an output table is cut. Default 32 MiB.
+    /// Bytes after which an output table is cut, from 1 KiB to 4 GiB. Default 32 MiB.
     pub table_bytes: u64,
-    /// Tables at level 0 that start a compaction. Default 4.
+    /// Tables at level 0 that start a compaction, from 1 to 1000. Default 4.
     pub level0_tables: usize,
-    /// Target bytes of level 1. Default 128 MiB.
+    /// Target bytes of level 1, from 1 KiB to 1 PiB. Default 128 MiB.
     pub level1_bytes: u64,
-    /// Each level's target is this times the one above. Default 10.
+    /// Each level's target is this times the one above, from 2 to 1000. Default 10.
     pub level_ratio: u64,
 }
 

@@ -136,7 +136,12 @@ fn run_step(db: &Db, keyspaces: &[Keyspace; 2], step: Step) -> drumlin::Result<(
 
 /// Small everything, so that segments, memtables and tables turn over within a round.
 fn options() -> Options {
-    Options { memory_bytes: 8 << 20, segment_bytes: 64 << 10, log_bytes_max: 1 << 20, ..Options::default() }
+    Options {
+        memory_bytes: 8 << 20,
+        segment_bytes: 64 << 10,
+        log_bytes_max: Some(1 << 20),
+        ..Options::default()
+    }
 }
 
 fn keyspaces(db: &Db) -> drumlin::Result<[Keyspace; 2]> {

@@ -207,7 +207,7 @@ fn small_store(name: &str) -> (PathBuf, Target) {
     let options = Options {
         memory_bytes: 8 << 20,
         segment_bytes: 64 << 10,
-        log_bytes_max: 4 << 20,
+        log_bytes_max: Some(4 << 20),
         ..Options::default()
     };
     let db = Db::open(&path, options).expect("a new store opens");

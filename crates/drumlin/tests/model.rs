@@ -471,7 +471,7 @@ fn run(seed: u64, steps: usize) {
     let options = Options {
         memory_bytes: 4 << 20,
         segment_bytes: 64 << 10,
-        log_bytes_max: dice.pick(&[256 << 10, 8 << 20]),
+        log_bytes_max: Some(dice.pick(&[256 << 10, 8 << 20])),
         background_threads: dice.pick(&[1, 2, 3]),
         durability: dice.pick(&[Durability::Process, Durability::Process, Durability::Disk]),
         comparators: vec![Arc::new(Backwards)],

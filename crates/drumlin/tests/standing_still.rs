@@ -260,6 +260,9 @@ fn a_pad_that_is_due_is_work_to_wait_for() {
     let options =
         KeyspaceOptions { logged: false, memtable_bytes: Some(64 << 10), ..KeyspaceOptions::default() };
     let keyspace = db.keyspace("unlogged", options).expect("makes");
+    // The log is open ahead then: no border comes while the puts below are under way.
+    keyspace.put("first", "x").expect("puts");
+    db.wait_for_idle().expect("waits");
     let (came, comes) = mpsc::channel();
     let over = Arc::new(AtomicBool::new(false));
     let hold = over.clone();
@@ -269,8 +272,8 @@ fn a_pad_that_is_due_is_work_to_wait_for() {
             std::thread::sleep(Duration::from_millis(1));
         }
     });
-    (0..100u32).try_for_each(|i| keyspace.put(i.to_be_bytes(), [7; 1000])).expect("puts");
-    comes.recv_timeout(Duration::from_secs(60)).expect("no border comes by itself");
+    let put = (0..100u32).try_for_each(|i| keyspace.put(i.to_be_bytes(), [7; 1000]));
+    let due = comes.recv_timeout(Duration::from_secs(60));
     let (said, says) = mpsc::channel();
     let waiter = {
         let db = db.clone();
@@ -282,8 +285,10 @@ fn a_pad_that_is_due_is_work_to_wait_for() {
     };
     let early = says.recv_timeout(Duration::from_millis(200)).is_ok();
     over.store(true, Ordering::SeqCst);
-    waiter.join().expect("no panic").expect("waits");
     failpoint::clear("pad::begins");
+    waiter.join().expect("no panic").expect("waits");
+    put.expect("puts");
+    due.expect("no border comes by itself");
     assert!(!early, "idle, with a pad to come");
     let stats = db.stats();
     assert_eq!(stats.memtable_frozen_bytes, 0, "what was frozen is flushed");

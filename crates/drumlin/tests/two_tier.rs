@@ -32,8 +32,12 @@ fn updates_of_a_few_keys_flush_next_to_nothing() {
     let asked: Option<f64> = std::env::var("DRUMLIN_HOT_MILLIONS").ok().and_then(|n| n.parse().ok());
     let updates = (asked.unwrap_or(0.5) * 1e6) as u64;
     let (memory, cap) = (64 << 20, 32 << 20);
-    let options =
-        Options { memory_bytes: memory, log_bytes_max: cap, segment_bytes: 1 << 20, ..Options::default() };
+    let options = Options {
+        memory_bytes: memory,
+        log_bytes_max: Some(cap),
+        segment_bytes: 1 << 20,
+        ..Options::default()
+    };
     let (db, keyspace) = open(options, 8 << 20);
     let mut random = 1u64;
     for number in 0..updates {

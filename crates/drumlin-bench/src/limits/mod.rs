@@ -211,7 +211,13 @@ const MEASURES: &[Measure] = &[
         All,
         scheduler::wake_late,
     ),
-    measure("wake-latest", "the latest of them", Nanoseconds, All, scheduler::wake_latest),
+    measure(
+        "wake-latest",
+        "the latest of all, in a run of its own",
+        Nanoseconds,
+        All,
+        scheduler::wake_latest,
+    ),
     measure("write-device", "a file from end to end, synced", BytesPerSecond, ONE, device::write),
     measure("sync", "4 KiB, synced", PerSecond, ONE, device::sync),
 ];

@@ -82,7 +82,12 @@ pub fn run(args: &Args) -> Result<()> {
 
 /// A store small enough that the tree of a small table has several levels.
 fn options() -> Options {
-    Options { memory_bytes: 48 << 20, segment_bytes: 1 << 20, log_bytes_max: 16 << 20, ..Options::default() }
+    Options {
+        memory_bytes: 48 << 20,
+        segment_bytes: 1 << 20,
+        log_bytes_max: Some(16 << 20),
+        ..Options::default()
+    }
 }
 
 /// As [`options`], for keyspaces.

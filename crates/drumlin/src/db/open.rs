@@ -320,7 +320,7 @@ fn start_log(store: &Arc<Store>, directory: &Path, first_segment: u64, prior: Pr
     let owner = Box::new(Arc::downgrade(store));
     let options = LogOptions {
         segment_bytes: store.identity.segment_bytes as usize,
-        log_bytes_max: store.options.log_bytes_max,
+        log_bytes_max: store.options.log_bytes(),
         secret: store.identity.secret,
         uuid: store.identity.uuid,
         prior,

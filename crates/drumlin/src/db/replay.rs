@@ -109,7 +109,7 @@ impl<'a> Replay<'a> {
         let found = &self.recovered;
         self.is_whole
             && found.sessions.len() <= SESSIONS_MAX
-            && found.unused_bytes() <= self.store.options.log_bytes_max as u64
+            && found.unused_bytes() <= self.store.options.log_bytes() as u64
     }
 
     /// Begins to make the log durable; [`Replay::seal`] waits for the end of it. A log that was closed is.

@@ -70,7 +70,7 @@ impl Store {
         let border_ahead = Border {
             at: border,
             segment,
-            log_is_over: live + segment as u64 > self.options.log_bytes_max as u64,
+            log_is_over: live + segment as u64 > self.options.log_bytes() as u64,
             space_is_scarce: self.is_scarce(live + 4 * segment as u64),
         };
         let turns = self.census(&keyspaces).turns_at(&border_ahead);

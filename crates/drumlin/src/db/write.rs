@@ -40,7 +40,7 @@ use crate::error::{Error, Result};
 use crate::key::{KEY_BYTES_MAX, Kind, Lsn, VALUE_BYTES_MAX};
 use crate::log::{Entry, RecordParts};
 use crate::memory::ReservedRanges;
-use crate::options::{Durability, Memory, WriteOptions};
+use crate::options::{Durability, WriteOptions};
 use crate::sync::failpoint;
 
 use super::batch::Operation;
@@ -51,7 +51,7 @@ use super::store::Store;
 use super::superversion::Generation;
 use super::timing::Timed;
 
-/// Writes of a batch from which on they are sorted first, and put in together.
+/// Operations of a batch from which on those for memtables without a hash are sorted first, and put in together.
 const TOGETHER_MIN: usize = 16;
 
 /// Checks a key and a value against their limits.
@@ -260,8 +260,11 @@ pub(crate) fn commit_batch(store: &Store, operations: &[Operation], options: Wri
     let units = if logged { record.units() } else { 1 };
     let room = store.room(units)?;
 
+    check_order(operations);
     let mut ranges = reserve_ranges(operations);
-    let points = in_order(operations);
+    let together = without_hash(operations);
+    let goes_together = |o: &&Operation| o.kind != Kind::RangeDelete && together.contains(&o.keyspace.id.0);
+    let points = in_order(operations.iter().filter(goes_together));
     let held = if ranges.is_empty() {
         store.stripes.lock_many(operations.iter().map(|o| o.keyspace.hasher.hash(&o.key)))
     } else {
@@ -285,7 +288,7 @@ pub(crate) fn commit_batch(store: &Store, operations: &[Operation], options: Wri
         touched.push((keyspace, generation));
         failpoint::hit("batch::part");
     }
-    for operation in operations.iter().filter(|o| points.is_empty() || !goes_together(o)) {
+    for operation in operations.iter().filter(|o| !goes_together(o)) {
         let generation = operation.keyspace.current.load(&guard).generation_of(lsn);
         let memtable = &generation.memtable;
         if operation.kind == Kind::RangeDelete {
@@ -297,8 +300,16 @@ pub(crate) fn commit_batch(store: &Store, operations: &[Operation], options: Wri
         } else {
             // Under the locks, unlike that of a single write: before, nobody could say in which generation.
             let node = memtable.reserve(&operation.key, operation.kind, &operation.value);
-            untold.push((memtable, memtable.publish(node, lsn, slot)));
-            touched.push((&operation.keyspace, generation));
+            let published = memtable.publish(node, lsn, slot);
+            if operations.len() < TOGETHER_MIN {
+                untold.push((memtable, published));
+            } else {
+                // Under the locks: a hash that has no room for them all is to grow meanwhile.
+                memtable.tell_guide(&published);
+            }
+            if touched.last().is_none_or(|(_, last)| !Arc::ptr_eq(last, generation)) {
+                touched.push((&operation.keyspace, generation));
+            }
         }
         failpoint::hit("batch::part");
     }
@@ -322,17 +333,38 @@ pub(crate) fn commit_batch(store: &Store, operations: &[Operation], options: Wri
     Ok(())
 }
 
-/// True if it gains by being put in behind its neighbour: a hash tier has no neighbours.
-fn goes_together(operation: &Operation) -> bool {
-    operation.kind != Kind::RangeDelete && operation.keyspace.options.memory == Memory::Sorted
+/// Panics at a key that the user's order cannot take: before the log has it, since whoever reads it there would, too.
+fn check_order(operations: &[Operation]) {
+    for operation in operations {
+        let comparator = &operation.keyspace.options.comparator;
+        if !comparator.is_bytewise() {
+            let other = if operation.kind == Kind::RangeDelete { &operation.value } else { &operation.key };
+            let _ = comparator.compare(&operation.key, other);
+        }
+    }
 }
 
-/// What goes together of a large batch, by keyspace and key: put in one behind the other. Empty if it is few.
-fn in_order(operations: &[Operation]) -> Vec<&Operation> {
-    if operations.len() < TOGETHER_MIN {
-        return Vec::new();
+/// The keyspaces, by their numbers, whose memtables have no hash: there what a large batch puts gains by being put in behind its
+/// neighbour. None if it is small. By the memtables of the moment: of others the batch's own generation may be, which does as well.
+fn without_hash(operations: &[Operation]) -> Vec<u32> {
+    let mut without = Vec::new();
+    if operations.len() >= TOGETHER_MIN {
+        let guard = epoch::pin();
+        for neighbours in operations.chunk_by(|a, b| a.keyspace.id == b.keyspace.id) {
+            let keyspace = &neighbours[0].keyspace;
+            if !keyspace.current.load(&guard).active().memtable.has_hash()
+                && !without.contains(&keyspace.id.0)
+            {
+                without.push(keyspace.id.0);
+            }
+        }
     }
-    let mut points: Vec<_> = operations.iter().filter(|o| goes_together(o)).collect();
+    without
+}
+
+/// By keyspace and key.
+fn in_order<'o>(operations: impl Iterator<Item = &'o Operation>) -> Vec<&'o Operation> {
+    let mut points: Vec<_> = operations.collect();
     points.sort_unstable_by(|a, b| {
         let keys = || a.keyspace.options.comparator.compare(&a.key, &b.key);
         a.keyspace.id.0.cmp(&b.keyspace.id.0).then_with(keys)

@@ -103,6 +103,11 @@ impl MemTable {
         self
     }
 
+    /// True if puts go to a hash over the list.
+    pub fn has_hash(&self) -> bool {
+        self.tier.is_some()
+    }
+
     /// The same whose hash tier is sorted by one multi-insert; or by a search for each, for comparison.
     pub fn with_searches_near(mut self, near: bool) -> MemTable {
         self.tier = self.tier.take().map(|tier| tier.with_searches_near(near));
@@ -120,7 +125,7 @@ impl MemTable {
         lsn: Lsn,
         batch: Option<u32>,
     ) {
-        let mut near = Near::NOWHERE;
+        let mut near = Near::DOUBTFUL;
         for (key, kind, value) in records {
             if self.tier.is_some() {
                 let node = self.reserve(key, kind, value);

@@ -111,12 +111,15 @@ pub(super) struct Near {
     unit: u32,
     /// Nodes that the guide was not told of since it was told of one.
     untold: u32,
-    /// Low nodes since one that was near the one before: a walk is tried again after 1, 2, 4 and so on.
-    missed: u32,
+    /// Low nodes since one that was near the one before, if walks are left out then: the 1st, 2nd, 4th, 8th and so on is tried.
+    missed: Option<u32>,
 }
 
 impl Near {
-    pub(super) const NOWHERE: Near = Near { unit: 0, untold: 0, missed: 0 };
+    /// For nodes that are neighbours mostly: every one is walked to.
+    pub(super) const NOWHERE: Near = Near { unit: 0, untold: 0, missed: None };
+    /// For nodes that need not be.
+    pub(super) const DOUBTFUL: Near = Near { missed: Some(0), ..Near::NOWHERE };
 }
 
 /// The last node before a place, level by level.
@@ -314,9 +317,10 @@ impl SkipList {
         let mut leaf = 0;
         // Taller ones need their place on other levels, too.
         let is_low = self.nodes.height(node) == 1;
-        let last = if is_low && near.missed.count_ones() <= 1 { self.walk_near(near, place) } else { None };
-        if is_low {
-            near.missed = if last.is_some() { 0 } else { near.missed.saturating_add(1) };
+        let is_tried = is_low && near.missed.is_none_or(|missed| missed.count_ones() <= 1);
+        let last = if is_tried { self.walk_near(near, place) } else { None };
+        if let Some(missed) = near.missed.as_mut().filter(|_| is_low) {
+            *missed = if last.is_some() { 0 } else { missed.saturating_add(1) };
         }
         match last {
             // SAFETY: every node has a level 0.

@@ -22,7 +22,7 @@ const NAMES: [&str; 2] = ["a", "b"];
 
 /// Nothing is flushed that memory can hold.
 fn roomy() -> Options {
-    Options { memory_bytes: 32 << 20, log_bytes_max: 4 << 20, ..options() }
+    Options { memory_bytes: 32 << 20, log_bytes_max: Some(4 << 20), ..options() }
 }
 
 fn open_as(fs: &Arc<MemFs>, options: Options) -> Result<Db> {
@@ -217,14 +217,14 @@ fn a_store_that_is_killed_again_and_again_does_not_pile_up_its_log() {
         fs = dead;
     }
     // What the log may hold, in segments, a session's own, and spares.
-    assert!(most <= (roomy().log_bytes_max / roomy().segment_bytes) + 12, "{most} files");
+    assert!(most <= (roomy().log_bytes() / roomy().segment_bytes) + 12, "{most} files");
 }
 
 #[test]
 fn a_closed_store_of_many_sessions_is_flushed_and_one_of_many_segments_is_not() {
     let fs = MemFs::new();
     let db = open(&fs).expect("opens");
-    let wide = Options { log_bytes_max: 16 << 20, ..roomy() };
+    let wide = Options { log_bytes_max: Some(16 << 20), ..roomy() };
     drop(db);
     let db = open_as(&fs, wide.clone()).expect("opens");
     write(&keyspaces(&db, &KeyspaceOptions::default()), &db, 0..16_000);

@@ -119,7 +119,7 @@ fn merging() -> (Options, KeyspaceOptions) {
     let options = Options {
         memory_bytes: 32 << 20,
         segment_bytes: SEGMENT as usize,
-        log_bytes_max: 8 * SEGMENT as usize,
+        log_bytes_max: Some(8 * SEGMENT as usize),
         background_threads: 1,
         ..Options::default()
     };

@@ -20,7 +20,7 @@ const DISK: WriteOptions = WriteOptions { durability: Some(Durability::Disk) };
 
 /// Options with which nothing is flushed unless asked.
 fn patient() -> Options {
-    Options { memory_bytes: 32 << 20, log_bytes_max: 4 << 20, ..options() }
+    Options { memory_bytes: 32 << 20, log_bytes_max: Some(4 << 20), ..options() }
 }
 
 fn open_as(fs: &Arc<MemFs>, options: Options) -> Result<Db> {

@@ -24,7 +24,7 @@ pub fn options() -> Options {
     Options {
         memory_bytes: Options::MEMORY_BYTES_MIN,
         segment_bytes: Options::SEGMENT_BYTES_MIN,
-        log_bytes_max: 4 * Options::SEGMENT_BYTES_MIN,
+        log_bytes_max: Some(4 * Options::SEGMENT_BYTES_MIN),
         background_threads: 1,
         ..Options::default()
     }

@@ -148,6 +148,13 @@ impl LogRegion for MemRegion {
         self.mapping.bytes
     }
 
+    /// By words: the range is rounded in to them.
+    fn fill(&self, range: Range<usize>, _piece: usize) {
+        for word in &self.mapping.words()[range.start.div_ceil(WORD_BYTES)..range.end / WORD_BYTES] {
+            word.store(0, Ordering::Release);
+        }
+    }
+
     fn sync(&self, range: Range<usize>) -> Result<()> {
         region_range(&self.path, &range, self.mapping.bytes)?;
         let entered = self.shared.enter(Operation::SyncRegion, &self.path);
