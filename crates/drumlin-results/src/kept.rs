@@ -154,9 +154,9 @@ fn filled(what: &str, place: &Place) -> Result<String> {
     Ok(format!("{:.0}", row.rate.median * part / 100.0))
 }
 
-/// The commit that changed the measured code last. Files of tests only are no part of it.
+/// The commit that changed the measured code last. Files of tests only, and pages, are no part of it.
 pub fn code(root: &Path) -> String {
-    const CODE: [&str; 11] = [
+    const CODE: [&str; 12] = [
         "crates/drumlin",
         "crates/drumlin-bench",
         "crates/drumlin-cli/src",
@@ -165,6 +165,7 @@ pub fn code(root: &Path) -> String {
         "Cargo.lock",
         "rust-toolchain.toml",
         ".cargo",
+        ":(exclude,glob)**/*.md",
         ":(exclude,glob)**/tests/**",
         ":(exclude,glob)**/tests.rs",
         ":(exclude,glob)**/*_tests.rs",

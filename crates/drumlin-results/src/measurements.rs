@@ -55,8 +55,10 @@ pub struct Measurement {
 use Drawn::{Bars, Latencies, No};
 use Program::{Bench, Limits, Peers};
 
-/// MiB that are at hand when a workload begins.
-const TOUCHED: &str = "4096";
+/// MiB that are at hand when a workload begins, at most.
+const TOUCHED_MAX: u64 = 4096;
+/// Records for each MiB of files, in the system's memory as well: log and tables, written more than once.
+const RECORDS_PER_MIB: u64 = 2048;
 /// One thread, and two.
 const THREADS: &[&str] = &["--threads 1", "--threads 2"];
 const ROCKSDB: &str = "RocksDB";
@@ -454,7 +456,8 @@ impl Measurement {
         match (quick, self.program) {
             (false, Program::Limits) => words,
             (false, _) => {
-                words.extend(["--touch", TOUCHED].map(String::from));
+                let touched = touched(&words).to_string();
+                words.extend(["--touch".to_string(), touched]);
                 words
             }
             (true, Program::Limits) => {
@@ -469,6 +472,16 @@ impl Measurement {
     pub fn rounds(&self, quick: bool) -> u32 {
         if quick { self.rounds.min(2) } else { self.rounds }
     }
+}
+
+/// MiB that a workload is about to use: the engine's, and the system's for its files.
+fn touched(words: &[String]) -> u64 {
+    let number = |name: &str| {
+        let at = words.iter().position(|word| word == name)?;
+        words.get(at + 1)?.parse::<u64>().ok()
+    };
+    let files = number("--num").map(|records| records / RECORDS_PER_MIB);
+    number("--memory").zip(files).map_or(TOUCHED_MAX, |(memory, files)| (memory + files).min(TOUCHED_MAX))
 }
 
 /// Numbers of records, of operations and of seconds at a fiftieth, memory too, as far as a store can do with so little.
@@ -526,6 +539,14 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn as_much_memory_is_at_hand_as_a_workload_takes() {
+        let words = |name, run| named(name).expect("it is there").arguments(run, false).join(" ");
+        assert!(words("peers", "--threads 1").ends_with("--touch 1000"));
+        assert!(words("sustained", "--threads 2").ends_with("--touch 4096"));
+        assert!(words("two-tier-sizes", "--component sorted --memory 64").ends_with("--touch 1040"));
     }
 
     #[test]
