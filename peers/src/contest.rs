@@ -4,8 +4,9 @@
 //!
 //! 1. Without a grid, every engine takes part with its first setting, in one session over all workloads.
 //! 2. With one, every setting of an engine goes once through all workloads. If that was on smaller stores, the best few at
-//!    each workload go through it once more on such as were asked for. Then each workload has a session of its own, in
-//!    which each engine has the setting that was best at that workload.
+//!    each workload go through it once more on such as were asked for; those that only read, through all of them. Then each
+//!    workload has a session of its own, in which each engine has the setting that was best at that workload; workloads that only
+//!    read share one where these are the same.
 //! 3. A figure is printed as soon as it is there. With `--json`: an object a line; those of the grid have `"grid": true`, and
 //!    one with `"best"` says what takes part.
 
@@ -83,9 +84,9 @@ pub fn run(
             contest.grid(side)?;
         }
         let mut lines = Vec::new();
-        for (at, name) in arguments.bench.benchmarks.iter().enumerate() {
-            let bench = Bench { benchmarks: vec![name.clone()], ..arguments.bench.clone() };
-            lines.extend(contest.session(&bench, sides.iter().map(|side| (side, side.best[at])), false)?);
+        for (benchmarks, best) in shared(&arguments.bench, &sides)? {
+            let bench = Bench { benchmarks, ..arguments.bench.clone() };
+            lines.extend(contest.session(&bench, sides.iter().zip(best), false)?);
         }
         lines
     } else {
@@ -95,6 +96,28 @@ pub fn run(
         write!(contest.out, "\n{}", medians::table(&lines))?;
     }
     Ok(contest.out.flush()?)
+}
+
+/// The workloads that have a session together, and the setting that each side has in it.
+fn shared(bench: &Bench, sides: &[Side]) -> Result<Vec<(Vec<String>, Vec<usize>)>> {
+    let mut sessions: Vec<(Vec<String>, Vec<usize>, bool)> = Vec::new();
+    for (at, (name, workload)) in bench.benchmarks.iter().zip(bench.workloads()?).enumerate() {
+        let best: Vec<usize> = sides.iter().map(|side| side.best[at]).collect();
+        let reads = workload.only_reads();
+        match sessions.iter_mut().find(|(_, others, may_join)| reads && *may_join && *others == best) {
+            Some((names, ..)) => names.push(name.clone()),
+            None => sessions.push((vec![name.clone()], best, reads)),
+        }
+    }
+    Ok(sessions.into_iter().map(|(names, best, _)| (names, best)).collect())
+}
+
+/// The settings of a session at its `at`th of so many workloads, the best first.
+fn ranked(lines: &[Line], at: usize, workloads: usize) -> Vec<usize> {
+    let mut rates: Vec<(usize, f64)> =
+        lines.iter().skip(at).step_by(workloads).map(|line| line.rate).enumerate().collect();
+    rates.sort_by(|a, b| b.1.total_cmp(&a.1));
+    rates.into_iter().map(|(setting, _)| setting).collect()
 }
 
 impl Contest<'_> {
@@ -110,27 +133,36 @@ impl Contest<'_> {
             Bench { rounds: 1, num, reads: most(asked.reads), writes: most(asked.writes), ..asked.clone() };
         let all = 0..side.settings.len();
         let lines = self.session(&bench, all.map(|setting| (&*side, setting)), true)?;
-        let workloads = bench.benchmarks.len();
-        for (at, name) in bench.benchmarks.iter().enumerate() {
-            let mut rates: Vec<(usize, f64)> =
-                lines.iter().skip(at).step_by(workloads).map(|line| line.rate).enumerate().collect();
-            rates.sort_by(|a, b| b.1.total_cmp(&a.1));
-            if num < asked.num {
-                rates = self.finals(side, name, &rates[..rates.len().min(FINALISTS)])?;
+        let workloads = bench.workloads()?;
+        // By workload, the best first.
+        let mut ranks: Vec<Vec<usize>> =
+            (0..workloads.len()).map(|at| ranked(&lines, at, workloads.len())).collect();
+        if num < asked.num {
+            ranks.iter_mut().for_each(|rank| rank.truncate(FINALISTS));
+            let reads = |at: &usize| workloads[*at].only_reads();
+            let (together, apart): (Vec<usize>, Vec<usize>) = (0..workloads.len()).partition(reads);
+            for group in std::iter::once(together).chain(apart.into_iter().map(|at| vec![at])) {
+                self.finals(side, &group, &mut ranks)?;
             }
-            side.best[at] = rates.first().map_or(0, |(setting, _)| *setting);
         }
+        side.best = ranks.iter().map(|rank| rank.first().copied().unwrap_or_default()).collect();
         self.tell_grid(side, &lines)
     }
 
-    /// These settings at a workload, on stores of the size that was asked for; the best one first.
-    fn finals(&mut self, side: &Side, name: &str, settings: &[(usize, f64)]) -> Result<Vec<(usize, f64)>> {
-        let bench = Bench { rounds: 1, benchmarks: vec![name.into()], ..self.arguments.bench.clone() };
-        let lines = self.session(&bench, settings.iter().map(|(setting, _)| (side, *setting)), true)?;
-        let of = |((setting, _), line): (&(usize, f64), &Line)| (*setting, line.rate);
-        let mut rates: Vec<(usize, f64)> = settings.iter().zip(&lines).map(of).collect();
-        rates.sort_by(|a, b| b.1.total_cmp(&a.1));
-        Ok(rates)
+    /// The finalists of these workloads at all of them, on stores of the size that was asked for; puts the best ones first.
+    fn finals(&mut self, side: &Side, group: &[usize], ranks: &mut [Vec<usize>]) -> Result<()> {
+        let mut finalists: Vec<usize> = group.iter().flat_map(|at| ranks[*at].iter().copied()).collect();
+        finalists.sort_unstable();
+        finalists.dedup();
+        let asked = &self.arguments.bench;
+        let benchmarks = group.iter().map(|at| asked.benchmarks[*at].clone()).collect();
+        let bench = Bench { rounds: 1, benchmarks, ..asked.clone() };
+        let lines = self.session(&bench, finalists.iter().map(|setting| (side, *setting)), true)?;
+        for (number, at) in group.iter().enumerate() {
+            let rank = ranked(&lines, number, group.len());
+            ranks[*at] = rank.into_iter().map(|finalist| finalists[finalist]).collect();
+        }
+        Ok(())
     }
 
     fn tell_grid(&mut self, side: &Side, lines: &[Line]) -> Result<()> {

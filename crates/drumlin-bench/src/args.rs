@@ -142,14 +142,14 @@ pub struct Bench {
     /// A write figure's time ends when what is in memory is sorted, too
     #[arg(long)]
     pub sorted: bool,
-    /// Rounds; each begins anew, and medians are printed at the end
+    /// Rounds; each begins anew, unless all workloads only read, and medians are printed at the end
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub rounds: u32,
     /// Read all records once, in order and untimed, before each workload that only reads
     #[arg(long)]
     pub warm: bool,
-    /// Use so many MiB and give them back before each workload: else what a virtual machine's host takes to give it memory is
-    /// part of the figure
+    /// Use so many MiB and give them back before each workload that writes: else what a virtual machine's host takes to give
+    /// it memory is part of the figure
     #[arg(long, default_value_t = 0, value_name = "MIB")]
     pub touch: usize,
     /// Measure the machine's limits too, and set the figures beside them

@@ -6,10 +6,13 @@
 //! 2. A workload that begins with an empty store gets a fresh one. One that needs every key finds them: what the workloads
 //!    before left if that is a full store, else they are put first, untimed, in random order.
 //!    With `--warm`, one that only reads finds in memory what fits there: all records were read once, in order, untimed.
-//! 3. Stores are removed as soon as they are done with, unless they are to stay; the directory itself stays where it is. A
+//! 3. Stores that are only read are filled once, and stay open for all rounds. Others begin each round anew.
+//! 4. Stores are removed as soon as they are done with, unless they are to stay; the directory itself stays where it is. A
 //!    store that was there before is measured as it is: nothing is put first, and nothing removed.
-//! 4. How many keys a store holds is counted where that is certain, and left unsaid where it is not.
+//! 5. With `--touch`, memory is at hand before each workload that takes more of it: one that only reads finds what it reads.
+//! 6. How many keys a store holds is counted where that is certain, and left unsaid where it is not.
 
+use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -171,27 +174,36 @@ pub fn run(
 ) -> Result<()> {
     bench.check().map_err(Error::from)?;
     let workloads = bench.workloads().map_err(Error::from)?;
+    let is_given = bench.use_existing_db;
+    // Where each has a place of its own.
+    let places: HashSet<&Path> = contenders.iter().map(|contender| contender.directory.as_path()).collect();
+    let stays = places.len() == contenders.len() && workloads.iter().all(|workload| workload.only_reads());
+    let stage = |contender| Stage { contender, is_given, engine: None, live: None };
+    let mut stages: Vec<Stage<'_>> = contenders.iter().map(stage).collect();
     for round in 1..=bench.rounds {
-        for contender in contenders {
-            let is_given = bench.use_existing_db;
-            let mut stage = Stage { contender, is_given, engine: None, live: None };
-            if !is_given {
+        for stage in &mut stages {
+            if !is_given && (round == 1 || !stays) {
                 stage.fresh()?;
             }
             for workload in &workloads {
                 let plan = bench.plan(workload);
                 stage.prepare(workload, &plan, watch)?;
-                touch(bench.touch << 20)?;
-                if bench.warm && workload.only_reads() {
+                if !workload.only_reads() {
+                    touch(bench.touch << 20)?;
+                } else if bench.warm {
                     stage.warm(&plan, watch)?;
                 }
-                let line = measure(&mut stage, workload, &plan, bench, round, watch)?;
+                let line = measure(stage, workload, &plan, bench, round, watch)?;
                 on_line(line)?;
             }
+            if stays && round < bench.rounds {
+                continue;
+            }
+            stage.engine = None;
             if !(keep || is_given) {
                 stage.fresh()?;
                 // A mount point stays, empty.
-                let _ = std::fs::remove_dir(&contender.directory);
+                let _ = std::fs::remove_dir(&stage.contender.directory);
             }
         }
     }

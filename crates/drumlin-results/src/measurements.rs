@@ -152,7 +152,7 @@ pub const MEASUREMENTS: &[Measurement] = &[
         minutes: 30,
         program: Peers,
         with: "--component sorted \
-               --grid --engines drumlin,rocksdb,lmdb --num 5000000 --grid-num 1000000 --memory 2048 --warm \
+               --grid --engines drumlin,rocksdb,lmdb --num 5000000 --grid-num 1000000 --reads 2000000 --memory 2048 --warm \
                --benchmarks readrandom,readmissing",
         runs: THREADS,
         rounds: 5,
@@ -171,7 +171,7 @@ pub const MEASUREMENTS: &[Measurement] = &[
         // The settings that do not flush: memtables answer.
         with: "--component sorted \
                --grid --engines drumlin,rocksdb --setting drumlin=!flushed --setting rocksdb=!flushed --num 5000000 \
-               --grid-num 1000000 --memory 6144 --memtable 2048 --benchmarks readrandom",
+               --grid-num 1000000 --reads 2000000 --memory 6144 --memtable 2048 --benchmarks readrandom",
         runs: THREADS,
         rounds: 5,
         drawn: Bars,
@@ -379,7 +379,7 @@ pub const MEASUREMENTS: &[Measurement] = &[
         minutes: 8,
         program: Peers,
         with: "--grid --engines drumlin,lmdb --setting drumlin=!flushed --component two-tier --num 5000000 \
-               --grid-num 1000000 --memory 8192 --memtable 2048 --benchmarks readrandom",
+               --grid-num 1000000 --reads 2000000 --memory 8192 --memtable 2048 --benchmarks readrandom",
         runs: THREADS,
         rounds: 5,
         drawn: Bars,
