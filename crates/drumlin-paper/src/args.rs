@@ -55,8 +55,8 @@ pub struct Paper {
     /// Seed of all random numbers
     #[arg(long, default_value_t = 42, value_name = "N")]
     pub seed: u64,
-    /// Use so many MiB and give them back before each workload: else what a virtual machine's host takes to give it memory is
-    /// part of the points
+    /// Use so many MiB and give them back before each workload that writes: else what a virtual machine's host takes to give
+    /// it memory is part of the points
     #[arg(long, default_value_t = 0, value_name = "MIB")]
     pub touch: u64,
     /// Where raw points and pictures go
