@@ -18,8 +18,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use drumlin_bench::machine::Machine;
 use serde_json::{Value, json};
 
-use crate::Result;
 use crate::measurements::{MEASUREMENTS, Measurement, Program};
+use crate::{Result, found};
 
 /// Where results go.
 #[derive(Clone, Debug)]
@@ -87,20 +87,23 @@ pub fn target(root: &Path) -> PathBuf {
 pub struct Made {
     /// The measurement.
     pub name: &'static str,
-    /// Arguments of each run.
-    pub runs: Vec<Vec<String>>,
+    /// Which run, and the arguments of one start of the program. A run is one start, or a few.
+    pub pieces: Vec<(usize, Vec<String>)>,
     /// Rounds.
     pub rounds: u32,
+    /// What an earlier measurement told that this one goes by.
+    pub told: Vec<Value>,
     head: Value,
 }
 
 impl Made {
-    /// How `measurement` is made now.
+    /// How `measurement` is made now; with `found`, other engines have the settings that the kept figures found best.
     pub fn new(
         measurement: &'static Measurement,
         code: &str,
         machine: &Machine,
         quick: bool,
+        found: bool,
         place: &Place,
     ) -> Result<Made> {
         let fill = |word: String| match word.strip_prefix('{').and_then(|word| word.strip_suffix('}')) {
@@ -121,16 +124,34 @@ impl Made {
         // Of the bench, rounds of all runs are in turns; the peers' program takes its engines in turns itself.
         let more =
             if measurement.program == Program::Peers { format!(" --rounds {rounds}") } else { String::new() };
-        let commands: Vec<String> =
-            runs.iter().map(|words| format!("{program} {}{more}", line(words))).collect();
-        let head = json!({
+        let command = |words: &Vec<String>| format!("{program} {}{more}", line(words));
+        let asked: Vec<String> = runs.iter().map(command).collect();
+        let kept = if found { place.read(measurement.name)? } else { None };
+        let kept = kept.filter(|kept| kept.head["machine"] == machine.to_json());
+        let (mut pieces, mut told) = (Vec::new(), Vec::new());
+        for (run, words) in runs.into_iter().enumerate() {
+            let found = kept.as_ref().and_then(|kept| {
+                Some((found::pieces(kept, run, &asked[run], &words)?, found::told(kept, run)))
+            });
+            match found {
+                Some((several, lines)) => {
+                    pieces.extend(several.into_iter().map(|words| (run, words)));
+                    told.extend(lines);
+                }
+                None => pieces.push((run, words)),
+            }
+        }
+        let mut head = json!({
             "measurement": measurement.name,
             "commit": code,
             "machine": machine.to_json(),
-            "commands": commands,
+            "commands": pieces.iter().map(|(_, words)| command(words)).collect::<Vec<_>>(),
             "rounds": rounds,
         });
-        Ok(Made { name: measurement.name, runs, rounds, head })
+        if !told.is_empty() {
+            head["asked"] = asked.into();
+        }
+        Ok(Made { name: measurement.name, pieces, rounds, told, head })
     }
 }
 
@@ -312,7 +333,8 @@ mod tests {
 
     fn made(name: &str, code: &str, place: &Place) -> Made {
         let machine = Machine::here(Path::new("/")).expect("this one");
-        Made::new(named(name).expect("it is there"), code, &machine, false, place).expect("it can be made")
+        Made::new(named(name).expect("it is there"), code, &machine, false, false, place)
+            .expect("it can be made")
     }
 
     #[test]

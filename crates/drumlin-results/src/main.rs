@@ -6,7 +6,7 @@
 //! measurements  what is measured, and what it must show   goals     what was found, beside what must hold
 //! run           one measurement, run by run               figures   raw lines as medians
 //! kept          raw lines, and what they were made by     page      RESULTS.md and the README's region
-//!                                                         picture   bars and latencies as SVG
+//! found         settings that an earlier grid found        picture   bars and latencies as SVG
 //! ```
 //! 1. What was measured with the same code, settings and machine is not measured again, unless it is asked for.
 //! 2. The page and the pictures are made of the kept lines alone, so that they can be made again without measuring.
@@ -18,6 +18,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod figures;
+mod found;
 mod goals;
 mod kept;
 mod measurements;
@@ -51,6 +52,9 @@ struct Args {
     /// Measure this again, though it is there
     #[arg(long, value_name = "NAME")]
     again: Vec<String>,
+    /// Other engines have the settings that were best when this was measured last by the same arguments, and go through no grid
+    #[arg(long)]
+    found: bool,
     /// Where stores are made [default: the system's temporary directory]
     #[arg(long, value_name = "DIR")]
     on: Option<PathBuf>,
@@ -104,7 +108,7 @@ fn measure(args: &Args, root: &Path, place: &Place) -> Result<()> {
     for measurement in chosen {
         bar.set_prefix(measurement.name);
         let again = args.again.iter().any(|name| name == measurement.name);
-        let told = Made::new(measurement, &code, &machine, args.quick, place).and_then(|made| {
+        let told = Made::new(measurement, &code, &machine, args.quick, args.found, place).and_then(|made| {
             if again || !place.has(&made) {
                 run::run(measurement, &made, place, &mut programs, again, &bar)?;
             }

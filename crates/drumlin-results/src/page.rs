@@ -256,6 +256,11 @@ fn grid(body: &mut String, kept: &Kept) {
     if tried.is_empty() {
         return;
     }
+    let mut from: Vec<&str> = kept.lines.iter().filter_map(|line| line["from"].as_str()).collect();
+    from.dedup();
+    if let Some(commit) = from.first() {
+        let _ = writeln!(body, "Settings of other engines: those that were best on commit `{commit}`.\n");
+    }
     body.push_str("<details><summary>Settings that were tried</summary>\n\n");
     body.push_str("| run | engine | workload | keys | ops/s | settings |\n|--:|---|---|--:|--:|---|\n");
     for figures::Tried { run, engine, workload, keys, settings, rate: per_second, is_best } in tried {

@@ -90,21 +90,23 @@ pub fn run(
     let mut unfinished = Unfinished::open(place, made, again)?;
     let takes_turns = measurement.program == Program::Bench;
     let turns = if takes_turns { made.rounds } else { 1 };
-    let pieces: Vec<(u32, usize)> =
-        (1..=turns).flat_map(|round| (0..made.runs.len()).map(move |run| (round, run))).collect();
+    let pieces = (1..=turns).flat_map(|round| made.pieces.iter().map(move |piece| (round, piece)));
     let already = unfinished.done as usize;
-    for (round, run) in pieces.into_iter().skip(already) {
+    if already == 0 {
+        made.told.iter().try_for_each(|line| unfinished.line(line))?;
+    }
+    for (round, (run, words)) in pieces.skip(already) {
         let mut command = programs.command(measurement.program)?;
-        command.args(&made.runs[run]);
+        command.args(words);
         if measurement.program == Program::Peers {
             command.arg("--rounds").arg(made.rounds.to_string());
         }
         listen(&mut command, &mut |mut line| {
-            line["run"] = run.into();
+            line["run"] = (*run).into();
             if takes_turns {
                 line["round"] = round.into();
             }
-            bar.set_message(words(&line));
+            bar.set_message(summary(&line));
             unfinished.line(&line)
         })?;
         unfinished.piece()?;
@@ -113,7 +115,7 @@ pub fn run(
 }
 
 /// A line for someone who watches.
-fn words(line: &Value) -> String {
+fn summary(line: &Value) -> String {
     let text = |name: &str| line[name].as_str().unwrap_or_default();
     match line["rate"].as_f64() {
         Some(rate) => {
