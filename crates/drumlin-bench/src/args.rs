@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use drumlin::{Compression, Durability, Memory, Parts, TwoTier};
+use drumlin::{Compression, Durability, Layout, Memory, Parts, TwoTier};
 
 use crate::drive::Plan;
 use crate::store::Settings;
@@ -47,6 +47,49 @@ pub enum Component {
     Sorted,
     /// A hash over a skiplist.
     TwoTier,
+}
+
+/// The layout of tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Laid {
+    /// A run a level.
+    Leveled,
+    /// Tiers of runs.
+    Tiered,
+    /// Tiers above one last run.
+    LazyLeveled,
+}
+
+/// A layout with its numbers.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+pub struct LaidOut {
+    /// The layout of tables
+    #[arg(long, value_enum, default_value = "leveled")]
+    pub layout: Laid,
+    /// Runs of a tier (tiered, lazy-leveled)
+    #[arg(long, default_value_t = 8, value_name = "N")]
+    pub runs: usize,
+    /// The part of a tier's runs that is merged (tiered), or of the last run's bytes that may lie above it (lazy-leveled)
+    /// [default: 100; 50]
+    #[arg(long, value_name = "PERCENT")]
+    pub percent: Option<u16>,
+}
+
+impl LaidOut {
+    /// As the store takes it, which checks the numbers.
+    pub fn layout(&self) -> Layout {
+        match self.layout {
+            Laid::Leveled => Layout::Leveled,
+            Laid::Tiered => {
+                let merged_percent =
+                    self.percent.map_or(100, |percent| u8::try_from(percent).unwrap_or(u8::MAX));
+                Layout::Tiered { runs: self.runs, merged_percent }
+            }
+            Laid::LazyLeveled => {
+                Layout::LazyLeveled { runs: self.runs, upper_percent: self.percent.unwrap_or(50) }
+            }
+        }
+    }
 }
 
 /// How blocks are compressed.
@@ -111,6 +154,9 @@ pub struct Bench {
     /// The memory component
     #[arg(long, alias = "memtablerep", value_enum, default_value = "two-tier")]
     pub component: Component,
+    /// How tables lie.
+    #[command(flatten)]
+    pub laid: LaidOut,
     /// Bytes of one memtable, in MiB [default: as its share of the memory allows]
     #[arg(long, value_name = "MIB")]
     pub memtable: Option<usize>,
@@ -253,6 +299,7 @@ impl Bench {
                 Component::Sorted => Memory::Sorted,
                 Component::TwoTier => Memory::TwoTier,
             },
+            layout: self.laid.layout(),
             flushed: false,
             two_tier: TwoTier {
                 drain_threads: self.drain,

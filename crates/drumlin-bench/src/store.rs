@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use drumlin::env::{Env, RealFs};
 use drumlin::{
-    Compression, Db, Durability, Keyspace, KeyspaceOptions, Memory, Options, TwoTier, WriteOptions,
+    Compression, Db, Durability, Keyspace, KeyspaceOptions, Layout, Memory, Options, TwoTier, WriteOptions,
 };
 
 use crate::counting::CountingFs;
@@ -23,6 +23,8 @@ pub struct Settings {
     pub memory_bytes: usize,
     /// The memory component.
     pub memory: Memory,
+    /// The layout of its tables.
+    pub layout: Layout,
     /// Bytes of one memtable, if not as its share allows.
     pub memtable_bytes: Option<usize>,
     /// What a write survives.
@@ -53,6 +55,7 @@ impl Default for Settings {
         Settings {
             memory_bytes: options.memory_bytes,
             memory: keyspace.memory,
+            layout: keyspace.layout,
             memtable_bytes: keyspace.memtable_bytes,
             durability: options.durability,
             compression: keyspace.compression,
@@ -96,6 +99,7 @@ impl Store {
         };
         let keyspace_options = KeyspaceOptions {
             memory: settings.memory,
+            layout: settings.layout,
             memtable_bytes: settings.memtable_bytes,
             compression: settings.compression,
             block_bytes: settings.block_bytes,
@@ -139,6 +143,15 @@ impl Engine for Store {
         let Settings { compression, block_bytes, filter_bits, background_threads, flushed, .. } =
             &self.settings;
         let flushed = if *flushed { ", memtables flushed when settled" } else { "" };
+        let layout = match self.settings.layout {
+            Layout::Leveled => String::new(),
+            Layout::Tiered { runs, merged_percent } => {
+                format!(", tiers of {runs} runs, {merged_percent} % merged")
+            }
+            Layout::LazyLeveled { runs, upper_percent } => {
+                format!(", lazy-leveled with tiers of {runs} runs, {upper_percent} % above the last")
+            }
+        };
         let memory = match self.settings.memory {
             Memory::Sorted => ", memory in one tier".to_string(),
             Memory::TwoTier => {
@@ -150,7 +163,7 @@ impl Engine for Store {
             }
         };
         format!(
-            "blocks of {block_bytes} bytes, {compression:?}, {filter_bits} filter bits a key, {background_threads} background threads{memory}{flushed}"
+            "blocks of {block_bytes} bytes, {compression:?}, {filter_bits} filter bits a key, {background_threads} background threads{layout}{memory}{flushed}"
         )
     }
 

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
-use drumlin_bench::args::Bench;
+use drumlin_bench::args::{Bench, LaidOut};
 use drumlin_paper::args::Paper;
 
 use crate::failure::{Failure, Result};
@@ -80,6 +80,7 @@ impl Args {
             | Command::Bench(_)
             | Command::Limits(_)
             | Command::Paper(_)
+            | Command::Simulate(_)
             | Command::Tour
             | Command::Completions { .. }
                 if self.keyspace.is_some() =>
@@ -158,6 +159,9 @@ pub enum Command {
     /// Measure the figures of the papers anew, and check what they claim
     #[command(after_help = help::PAPER)]
     Paper(Box<Paper>),
+    /// Foretell what a layout of tables comes to, for billions of records, without a disk
+    #[command(after_help = help::SIMULATE)]
+    Simulate(Simulate),
     /// Walk through the engine on real data, with checks, and leave the store to explore
     #[command(after_help = help::TOUR)]
     Tour,
@@ -204,6 +208,7 @@ impl Command {
             Command::Bench(_) => "bench",
             Command::Limits(_) => "limits",
             Command::Paper(_) => "paper",
+            Command::Simulate(_) => "simulate",
             Command::Tour => "tour",
             Command::Completions { .. } => "completions",
         }
@@ -324,6 +329,50 @@ pub struct Limits {
     /// Memory to measure in, and files, in MiB: far more than the processor's caches hold
     #[arg(long, value_name = "MIB", default_value_t = 512)]
     pub size: usize,
+}
+
+/// Arguments of `simulate`.
+#[derive(Debug, clap::Args)]
+pub struct Simulate {
+    /// Records to put
+    #[arg(long, value_name = "N", default_value_t = 1_000_000_000)]
+    pub records: u64,
+    /// Different keys [default: as many as records]
+    #[arg(long, value_name = "N")]
+    pub keys: Option<u64>,
+    /// Bytes of a key
+    #[arg(long, value_name = "BYTES", default_value_t = 16)]
+    pub key_size: u64,
+    /// Bytes of a value, as it is stored
+    #[arg(long, value_name = "BYTES", default_value_t = 100)]
+    pub value_size: u64,
+    /// Keys come in order, not by chance
+    #[arg(long)]
+    pub ascending: bool,
+    /// The store's memory, in MiB; a quarter of it is a memtable
+    #[arg(long, value_name = "MIB", default_value_t = 256)]
+    pub memory: u64,
+    /// How tables lie
+    #[command(flatten)]
+    pub laid: LaidOut,
+    /// Tables at level 0 that start a merge
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    pub level0: usize,
+    /// Bytes of level 1, in MiB (leveled)
+    #[arg(long, value_name = "MIB", default_value_t = 128)]
+    pub level1: u64,
+    /// Each level is so many times the one above (leveled)
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub ratio: u64,
+    /// Bytes after which a table is cut, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 32)]
+    pub table: u64,
+    /// Bytes of a block
+    #[arg(long, value_name = "BYTES", default_value_t = 4096)]
+    pub block_size: usize,
+    /// Filter bits for a key
+    #[arg(long, value_name = "BITS", default_value_t = 10.0)]
+    pub bloom_bits: f64,
 }
 
 /// Arguments of `shape`.

@@ -61,7 +61,7 @@ pub fn keyspaces(stats: &Stats) -> String {
         let mut line = |name: &str, figure: String| text.push_str(&format!("  {name:<20}{figure}\n"));
         line("keys", format!("about {}", count(keyspace.keys)));
         line("only in the log", plural(keyspace.memtable_versions, "version"));
-        for (number, found) in keyspace.levels.iter().enumerate() {
+        for (number, found) in in_use(&keyspace.levels) {
             line(&format!("level {number}"), level(found));
         }
     }
@@ -178,13 +178,18 @@ struct Row {
     holds: String,
 }
 
+/// Level 0, and those that have tables: tiered layouts use few of many.
+fn in_use(levels: &[LevelStats]) -> impl Iterator<Item = (usize, &LevelStats)> {
+    levels.iter().enumerate().filter(|(number, level)| *number == 0 || level.tables > 0)
+}
+
 fn rows(keyspace: &KeyspaceStats) -> Vec<Row> {
     let memory = Row {
         name: "memory".into(),
         bytes: unflushed_bytes(keyspace),
         holds: plural(keyspace.memtable_versions, "version"),
     };
-    let levels = keyspace.levels.iter().enumerate().map(|(number, level)| Row {
+    let levels = in_use(&keyspace.levels).map(|(number, level)| Row {
         name: format!("L{number}"),
         bytes: level.bytes,
         holds: format!("{}, {}", plural(level.tables as u64, "table"), plural(level.versions, "version")),

@@ -118,6 +118,20 @@ with --keyspace only \"keyspaces\". What stands under \"process\" is true of thi
 reads finds its \"write_amplification\", \"reads_per_get\" and \"latencies\":[{\"operation\",\"operations\",\"timed\",\"mean_ns\",\
 \"p50_ns\",\"p90_ns\",\"p99_ns\",\"p999_ns\",\"max_ns\"},...].";
 
+pub const SIMULATE: &str = "\
+Examples:
+  drumlin simulate --layout lazy-leveled --records 1000000000
+  drumlin simulate --layout tiered --runs 4 --records 100000000 --keys 10000000 --memory 64
+
+Runs the policy that a store runs, with tables that are descriptions only. Keys come by chance, each as often, or with \
+--ascending in order; there are no deletes, and a merge is done before the next flush, so the delays of a device are not foretold. \
+`written` is bytes of tables for each byte put, without the log; `space` is bytes of tables for each byte that tables without \
+old versions would have; a get reads so many blocks if filters and indexes are in memory and blocks are not.
+
+With --json, a line for each row: {\"puts\",\"write_amplification\",\"space_amplification\",\"runs\",\"reads_per_get\",\
+\"reads_per_miss\",\"filter_bytes\",\"index_bytes\",\"largest_merge_bytes\",\"levels\":[{\"level\",\"tables\",\"bytes\",\
+\"entries\"},...]}.";
+
 pub const SHAPE: &str = "\
 Examples:
   drumlin --db my.db shape

@@ -142,7 +142,8 @@ impl<'a> Drawing<'a> {
         label(out, "dim small right", RIGHT, y + 28.0, "keys, in their order →");
         label(out, "dim small", RIGHT + 16.0, y + 28.0, "bytes of target (│ is due for a merge)");
         let mut y = self.memory(out, y + 40.0);
-        for (number, level) in self.shown.levels.iter().enumerate() {
+        let in_use = |(number, level): &(usize, &LevelInfo)| *number == 0 || !level.tables.is_empty();
+        for (number, level) in self.shown.levels.iter().enumerate().filter(in_use) {
             y = self.level(out, y, number, level);
         }
         self.axis(out, y) + GAP
@@ -201,6 +202,7 @@ impl<'a> Drawing<'a> {
         let size: u64 = level.tables.iter().map(|table| table.file_bytes).sum();
         let target = match number {
             0 => format!("{}, due at {}", bytes(size), plural(level.target_tables as u64, "table")),
+            _ if level.target_bytes == 0 => bytes(size),
             _ => format!("{} of {}", bytes(size), bytes(level.target_bytes)),
         };
         label(out, "", RIGHT + 16.0, y + 14.0, &format!("{target}, score {:.2}", level.score));

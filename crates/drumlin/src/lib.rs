@@ -8,7 +8,7 @@
 //!
 //! Layers, each importing only from those below it:
 //! ```text
-//! db           inspect  map                 opens, wires, recovers; looks into single files; the memory alone
+//! db           inspect  map    simulation   opens, wires, recovers; looks into single files; the memory alone; layouts alone
 //! compaction   layout   version             what the files are and how they change
 //! memory       log      table   iter filter the parts
 //! commit budget pages  cache  key  encoding options  the shared ground
@@ -38,6 +38,7 @@ pub mod map;
 mod memory;
 mod options;
 mod pages;
+pub mod simulation;
 mod sync;
 mod table;
 mod version;

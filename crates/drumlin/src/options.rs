@@ -194,15 +194,74 @@ pub enum Memory {
 }
 
 /// The disk layout of a keyspace.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Layout {
-    /// Overlapping tables at level 0, one sorted run per level below.
-    #[default]
+    /// Overlapping tables at level 0, one sorted run per level below. Reads few runs; writes every entry about `level_ratio`
+    /// times a level.
     Leveled,
+    /// Tiers of runs that lie over one another, each merged into one run of the next (sLSM §2.2). Writes every entry once a
+    /// tier; reads all runs, and old versions take space until their run is merged.
+    Tiered {
+        /// Runs that a tier holds before they are merged (D), from 2 to 31. 8 in [`Layout::TIERED`].
+        runs: usize,
+        /// The part of them, the oldest, that is merged (m), in percent from 1 to 100; two runs at least. 100 in
+        /// [`Layout::TIERED`].
+        merged_percent: u8,
+    },
+    /// Tiers above one last run, which everything above is merged into when that is a given part of it. Writes much less than
+    /// leveled; space is bounded.
+    LazyLeveled {
+        /// As with tiers. 8 in [`Layout::LAZY_LEVELED`].
+        runs: usize,
+        /// Bytes (or entries) above the last run that start a merge into it, in percent of its own, from 1 to 1000. 50 in
+        /// [`Layout::LAZY_LEVELED`].
+        upper_percent: u16,
+    },
 }
 
-/// Options of one keyspace, stored with it. All are fixed when it is made: [`Db::keyspace`](crate::Db::keyspace) only compares the
-/// comparator of one that exists.
+impl Default for Layout {
+    /// `Leveled`.
+    fn default() -> Layout {
+        // With `--cfg tiered_layout` or `--cfg lazy_layout` every test runs on that layout that asks for no other.
+        if cfg!(tiered_layout) {
+            Layout::Tiered { runs: 3, merged_percent: 70 }
+        } else if cfg!(lazy_layout) {
+            Layout::LazyLeveled { runs: 3, upper_percent: 50 }
+        } else {
+            Layout::Leveled
+        }
+    }
+}
+
+impl Layout {
+    /// Tiers with the usual numbers.
+    pub const TIERED: Layout = Layout::Tiered { runs: 8, merged_percent: 100 };
+    /// Tiers above a last run, with the usual numbers.
+    pub const LAZY_LEVELED: Layout = Layout::LazyLeveled { runs: 8, upper_percent: 50 };
+
+    pub(crate) fn validate(&self) -> Result<()> {
+        let within = |name: &str, value: usize, least: usize, most: usize| match value {
+            value if (least..=most).contains(&value) => Ok(()),
+            value => {
+                Err(Error::invalid(format!("layout.{name} is {value}, but must be from {least} to {most}")))
+            }
+        };
+        match *self {
+            Layout::Leveled => Ok(()),
+            Layout::Tiered { runs, merged_percent } => {
+                within("runs", runs, 2, 31)?;
+                within("merged_percent", merged_percent.into(), 1, 100)
+            }
+            Layout::LazyLeveled { runs, upper_percent } => {
+                within("runs", runs, 2, 31)?;
+                within("upper_percent", upper_percent.into(), 1, 1000)
+            }
+        }
+    }
+}
+
+/// Options of one keyspace, stored with it. [`Db::keyspace`](crate::Db::keyspace) only compares the comparator of one that exists;
+/// [`Keyspace::set_options`](crate::Keyspace::set_options) changes all but the comparator and the log.
 #[derive(Clone, Debug)]
 pub struct KeyspaceOptions {
     /// Memory component. Default `TwoTier`.
@@ -272,6 +331,7 @@ impl KeyspaceOptions {
         if let Some(bytes) = self.memtable_bytes {
             within("memtable_bytes", bytes as f64, (64 << 10) as f64, (16u64 << 30) as f64)?;
         }
+        self.layout.validate()?;
         if self.compression == Compression::Zstd && !cfg!(feature = "zstd") {
             return Err(Error::invalid("compression is Zstd, but this build lacks the feature `zstd`"));
         }

@@ -18,7 +18,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use drumlin::{Db, Keyspace};
-use drumlin::{Durability, KeyspaceOptions, Options, WriteOptions};
+use drumlin::{Durability, KeyspaceOptions, Layout, Options, WriteOptions};
 
 const WRITERS: usize = 4;
 /// Keys a writer uses per keyspace.
@@ -145,13 +145,14 @@ fn options() -> Options {
 }
 
 fn keyspaces(db: &Db) -> drumlin::Result<[Keyspace; 2]> {
-    let small = || KeyspaceOptions {
+    let small = |layout| KeyspaceOptions {
+        layout,
         memtable_bytes: Some(128 << 10),
         table_bytes: 64 << 10,
         level1_bytes: 256 << 10,
         ..KeyspaceOptions::default()
     };
-    Ok([db.keyspace("first", small())?, db.keyspace("second", small())?])
+    Ok([db.keyspace("first", small(Layout::default()))?, db.keyspace("second", small(Layout::LAZY_LEVELED))?])
 }
 
 /// Not a test of its own: the process that the test below kills.

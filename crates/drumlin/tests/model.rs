@@ -16,7 +16,7 @@ use std::sync::Arc;
 use drumlin::env::{Env, MemFs};
 use drumlin::key::{Comparator, ComparatorRef, bytewise};
 use drumlin::{Cas, Db, Error, Keyspace, Scan, Snapshot};
-use drumlin::{Compression, Durability, KeyspaceOptions, Options, WriteOptions};
+use drumlin::{Compression, Durability, KeyspaceOptions, Layout, Options, WriteOptions};
 
 /// A small generator, so that a failure is repeated by its seed alone.
 struct Dice(u64);
@@ -168,6 +168,11 @@ impl Run {
         let options = KeyspaceOptions {
             comparator: comparator.clone(),
             logged: dice.below(6) > 0,
+            layout: dice.pick(&[
+                Layout::Leveled,
+                Layout::Tiered { runs: 3, merged_percent: 60 },
+                Layout::LazyLeveled { runs: 2, upper_percent: 50 },
+            ]),
             memtable_bytes: dice.pick(&[Some(64 << 10), Some(256 << 10), None]),
             compression: dice.pick(&[Compression::None, Compression::Lz4]),
             block_bytes: dice.pick(&[128, 1024, 4096]),

@@ -16,7 +16,7 @@ use super::source::Source;
 
 /// Groups from the top down.
 const GROUPS: &[&[&str]] = &[
-    &["db", "inspect", "map"],
+    &["db", "inspect", "map", "simulation"],
     &["compaction", "layout", "version"],
     &["memory", "log", "table", "iter", "filter"],
     &["commit", "budget", "pages", "cache", "key", "options", "encoding"],

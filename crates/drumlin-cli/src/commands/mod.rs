@@ -17,6 +17,7 @@ mod paper;
 mod put;
 mod scan;
 mod shape;
+mod simulate;
 mod size;
 mod stats;
 pub mod verify;
@@ -46,6 +47,7 @@ pub fn run(args: &Args) -> Result<()> {
         Command::Bench(bench) => bench::run(args, bench),
         Command::Limits(limits) => limits::run(args, limits),
         Command::Paper(paper) => paper::run(args, paper),
+        Command::Simulate(simulate) => simulate::run(args, simulate),
         Command::Tour => tour::run(args),
         Command::Completions { shell } => completions::run(*shell),
     }

@@ -31,8 +31,14 @@ pub fn run_flush<C: Cursor>(
     let mut merge = Merge::new(comparator, cursors);
     let mut outputs = Outputs::new(context.clone(), 0, Arc::default());
     // One table, however large: level 0 counts tables, and each costs every read a look.
-    let bounds =
-        PartBounds { start: None, end: None, table_bytes: u64::MAX, memory_bytes: usize::MAX, below: &[] };
+    let bounds = PartBounds {
+        start: None,
+        end: None,
+        table_bytes: u64::MAX,
+        memory_bytes: usize::MAX,
+        below: &[],
+        borders: &[],
+    };
     outputs.write(&mut merge, &rules, &bounds)?;
     outputs.keep()
 }

@@ -104,7 +104,8 @@ impl Job {
             tombstones.push(table.tombstones()?);
         }
         let mut rules_memory = context.buffers.charge(Tombstones::join_bytes(&tombstones));
-        let rules = Retention::new(comparator, context.snapshots.clone(), &tombstones, plan.deeper.clone());
+        let rules =
+            Retention::new(comparator, context.snapshots.clone(), &tombstones, (*plan.deeper).clone());
         rules_memory.set(rules.heap_bytes());
         let mut inputs = plan.inputs.clone();
         inputs.iter_mut().for_each(|(_, tables)| tables.retain(|table| !is_hidden(&rules, table.meta())));
@@ -182,6 +183,7 @@ impl Job {
             table_bytes: self.context.table_bytes,
             memory_bytes: self.context.part_bytes,
             below: &self.plan.below,
+            borders: &self.plan.borders,
         };
         outputs.write(&mut merge, &self.rules, &bounds)?;
         Ok(Part { outputs, duplicates: merge.duplicates() })

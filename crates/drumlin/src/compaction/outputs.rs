@@ -12,6 +12,7 @@
 //! Complexity: an entry costs the merge's comparisons, one with the key before it (`retain`) and the writer's own check.
 //! Concurrency: one thread. Tests: `job_tests.rs`.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,6 +23,7 @@ use crate::budget::Charge;
 use crate::error::{Error, Result};
 use crate::iter::Cursor;
 use crate::key::{Comparator, Lsn};
+use crate::layout::Border;
 use crate::table::{TableHandle, TableId, TableMeta, TableWriter, file_name, temporary_name};
 
 /// Input bytes between two looks at `cancel`, and two calls of `on_bytes`.
@@ -43,6 +45,8 @@ pub(super) struct PartBounds<'a> {
     pub memory_bytes: usize,
     /// Tables of the level below the output, by key.
     pub below: &'a [Arc<TableHandle>],
+    /// By key, ascending, where outputs are cut, and to which level they go from there on.
+    pub borders: &'a [Border],
 }
 
 impl PartBounds<'_> {
@@ -64,13 +68,15 @@ impl PartBounds<'_> {
 pub(super) struct Outputs {
     context: JobContext,
     stop: Arc<AtomicBool>,
+    /// Where the next table goes.
     level: u32,
-    dir: PathBuf,
+    /// Where tables were made, to be synced.
+    dirs: BTreeSet<PathBuf>,
     /// Every file made so far that may exist.
     files: Vec<PathBuf>,
     /// Every table begun so far.
     ids: Vec<u64>,
-    tables: Vec<TableMeta>,
+    tables: Vec<(u32, TableMeta)>,
     entries_read: u64,
     buffers: Charge,
     /// Bytes of `buffers` that are the inputs'.
@@ -86,15 +92,14 @@ struct Open {
 }
 
 impl Outputs {
-    /// Nothing yet, to be written to `level` until `stop` is set or the job is cancelled.
+    /// Nothing yet, to be written to `level`, or behind borders to theirs, until `stop` is set or the job is cancelled.
     pub fn new(context: JobContext, level: u32, stop: Arc<AtomicBool>) -> Outputs {
-        let dir = (context.dir)(level);
         let buffers = context.buffers.charge(0);
         Outputs {
             context,
             stop,
             level,
-            dir,
+            dirs: BTreeSet::new(),
             files: Vec::new(),
             ids: Vec::new(),
             tables: Vec::new(),
@@ -126,6 +131,14 @@ impl Outputs {
         bounds.seek(cursor)?;
         let mut walk: Walk<'_> = rules.walk(bounds.start);
         let mut below = Below::new(bounds, &*comparator);
+        let mut borders = bounds.borders;
+        if let Some(part) = bounds.start {
+            while let Some((border, rest)) = borders.split_first()
+                && comparator.compare(&border.key, part).is_le()
+            {
+                (self.level, borders) = (border.level, rest);
+            }
+        }
         let mut open: Option<Open> = None;
         // Where the tombstones of the open table start: the last cut.
         let mut start: Option<Vec<u8>> = bounds.start.map(<[u8]>::to_vec);
@@ -146,6 +159,13 @@ impl Outputs {
             self.entries_read += 1;
             unchecked_bytes += key.len() + value.len();
             if verdict == Verdict::Keep {
+                while may_cut
+                    && let Some((border, rest)) = borders.split_first()
+                    && comparator.compare(&border.key, key).is_le()
+                {
+                    self.pass(border, open.take(), rules, start.as_deref())?;
+                    (start, borders) = (Some(border.key.clone()), rest);
+                }
                 let is_full = |open: &mut Open| bounds.is_full(&open.writer) || below.is_too_much(key);
                 if may_cut && let Some(full) = open.take_if(is_full) {
                     self.finish(full, rules, start.as_deref(), Some(key))?;
@@ -170,6 +190,12 @@ impl Outputs {
             cursor.next()?;
         }
         self.tick(unchecked_bytes, open.as_mut())?;
+        while let Some((border, rest)) = borders.split_first()
+            && bounds.end.is_none_or(|end| comparator.compare(&border.key, end).is_lt())
+        {
+            self.pass(border, open.take(), rules, start.as_deref())?;
+            (start, borders) = (Some(border.key.clone()), rest);
+        }
         let rest = rules.tombstones(start.as_deref(), bounds.end);
         if open.is_none() && !rest.is_empty() {
             open = Some(self.open()?);
@@ -177,6 +203,26 @@ impl Outputs {
         if let Some(last) = open {
             self.finish(last, rules, start.as_deref(), bounds.end)?;
         }
+        Ok(())
+    }
+
+    /// Ends the open table at a border, or makes one for the tombstones before it; what follows goes to the border's level.
+    fn pass(
+        &mut self,
+        border: &Border,
+        open: Option<Open>,
+        rules: &Retention,
+        start: Option<&[u8]>,
+    ) -> Result<()> {
+        let open = match open {
+            None if rules.tombstones(start, Some(&border.key)).is_empty() => None,
+            None => Some(self.open()?),
+            open => open,
+        };
+        if let Some(open) = open {
+            self.finish(open, rules, start, Some(&border.key))?;
+        }
+        self.level = border.level;
         Ok(())
     }
 
@@ -202,7 +248,7 @@ impl Outputs {
 
     fn open(&mut self) -> Result<Open> {
         let id = self.context.next_id();
-        let path = self.dir.join(temporary_name(id));
+        let path = (self.context.dir)(self.level).join(temporary_name(id));
         self.files.push(path.clone());
         let file = self.context.env.fs.create(&path)?;
         self.ids.push(id.0);
@@ -224,13 +270,15 @@ impl Outputs {
         let mut meta = writer.finish()?;
         debug_assert_eq!(meta.id, id);
         meta.created_at_ms = u64::try_from(self.context.env.clock.wall().as_millis()).unwrap_or(0);
-        let name = self.dir.join(file_name(meta.id, meta.content_hash));
+        let dir = (self.context.dir)(self.level);
+        let name = dir.join(file_name(meta.id, meta.content_hash));
+        self.dirs.insert(dir);
         self.files.push(name.clone());
         self.context.env.fs.rename(&path, &name)?;
         if let Some(on_bytes) = &self.context.on_bytes {
             on_bytes(0, meta.file_bytes.saturating_sub(told_bytes));
         }
-        self.tables.push(meta);
+        self.tables.push((self.level, meta));
         Ok(())
     }
 
@@ -239,23 +287,25 @@ impl Outputs {
         self.files.append(&mut other.files);
         self.ids.append(&mut other.ids);
         self.tables.append(&mut other.tables);
+        self.dirs.append(&mut other.dirs);
         self.entries_read += other.entries_read;
     }
 
     /// Makes the new names durable and gives the tables out. Their files stay from here on.
     pub fn keep(mut self) -> Result<CompactionOutcome> {
-        if !self.tables.is_empty() {
-            self.context.env.fs.sync_dir(&self.dir)?;
+        for dir in &self.dirs {
+            self.context.env.fs.sync_dir(dir)?;
         }
         self.files.clear();
         self.ids.clear();
-        let written_bytes = self.tables.iter().map(|meta| meta.file_bytes).sum();
+        let written_bytes = self.tables.iter().map(|(_, meta)| meta.file_bytes).sum();
         let added = std::mem::take(&mut self.tables)
             .into_iter()
-            .map(|meta| {
+            .map(|(level, meta)| {
                 let options = self.context.table_options.clone();
-                let table = TableHandle::new(&self.context.shelf, self.dir.clone(), meta.clone(), options);
-                (self.level, meta, table)
+                let dir = (self.context.dir)(level);
+                let table = TableHandle::new(&self.context.shelf, dir, meta.clone(), options);
+                (level, meta, table)
             })
             .collect();
         Ok(CompactionOutcome { added, written_bytes, ..Default::default() })

@@ -88,7 +88,7 @@ impl Batch {
         let state = keyspace.state_in(&self.db)?;
         write::check_range(state, start, end)?;
         self.grow(start.len() + end.len())?;
-        let comparator = &state.options.comparator;
+        let comparator = &state.comparator;
         for slot in &mut self.operations {
             let covered = slot.as_ref().is_some_and(|o| {
                 o.keyspace.id == state.id

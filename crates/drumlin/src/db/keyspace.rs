@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crossbeam_epoch as epoch;
 
 use crate::error::{Error, Result};
-use crate::key::{KeyHasher, Kind, Lsn};
+use crate::key::{ComparatorRef, KeyHasher, Kind, Lsn};
 use crate::memory::MemTable;
 use crate::options::{KeyspaceOptions, WriteOptions};
 use crate::sync::Mutex;
@@ -33,12 +33,17 @@ use super::{Db, scan, settling};
 pub(crate) struct KeyspaceState {
     pub id: KeyspaceId,
     pub name: String,
-    pub options: KeyspaceOptions,
+    /// As its options have it, for good.
+    pub comparator: ComparatorRef,
+    /// Likewise.
+    pub logged: bool,
     pub hasher: KeyHasher,
     pub current: Current,
     pub dropped: AtomicBool,
     /// Nanoseconds each write is delayed for the debt on disk; 0 without.
     pub delay_ns: AtomicU64,
+    /// Replaced under the manifest's lock, behind the edit that says so.
+    options: Mutex<Arc<KeyspaceOptions>>,
     tiering: Mutex<Tiering>,
 }
 
@@ -51,17 +56,38 @@ impl KeyspaceState {
         first: SuperVersion,
     ) -> KeyspaceState {
         let (current, dropped, delay_ns) = (Current::new(first), AtomicBool::new(false), AtomicU64::new(0));
-        KeyspaceState { id, name, options, hasher, current, dropped, delay_ns, tiering: Mutex::default() }
+        KeyspaceState {
+            id,
+            name,
+            comparator: options.comparator.clone(),
+            logged: options.logged,
+            hasher,
+            current,
+            dropped,
+            delay_ns,
+            options: Mutex::new(Arc::new(options)),
+            tiering: Mutex::default(),
+        }
+    }
+
+    /// Its options as of now. Not for every operation: what those need is beside.
+    pub fn options(&self) -> Arc<KeyspaceOptions> {
+        self.options.lock().clone()
+    }
+
+    /// From now on its options are these; for `Store::set_options`.
+    pub fn replace_options(&self, options: KeyspaceOptions) {
+        *self.options.lock() = Arc::new(options);
     }
 
     /// A memtable for the next generation.
     pub fn next_memtable(&self, memory: &Memory) -> MemTable {
-        self.tiering.lock().next(memory, &self.options, self.hasher)
+        self.tiering.lock().next(memory, &self.options(), self.hasher)
     }
 
     /// This memtable was flushed: those to come are made as that one would have been better.
     pub fn learn(&self, memory: &Memory, flushed: &MemTable) {
-        let lesson = Lesson::of(memory, &self.options, flushed);
+        let lesson = Lesson::of(memory, &self.options(), flushed);
         self.tiering.lock().learn(lesson);
     }
 
@@ -109,9 +135,21 @@ impl Keyspace {
         &self.state.name
     }
 
-    /// The options it was created with.
-    pub fn options(&self) -> &KeyspaceOptions {
-        &self.state.options
+    /// The options that it has now: those that it was created with, or was given since.
+    pub fn options(&self) -> KeyspaceOptions {
+        (*self.state.options()).clone()
+    }
+
+    /// Gives the keyspace other options, durably, while it is used. What is written from now on follows them: the next memtable
+    /// is of the new memory component, the next tables have the new blocks and filters, and compactions bring what is there
+    /// into the new layout, which may take them long ([`Db::wait_for_idle`](crate::Db::wait_for_idle) waits for that). The
+    /// comparator and whether it is logged stay. O(options), and a sync of the manifest.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for options that are not allowed, or another comparator or log than it has; `ReadOnly`; `Closed`;
+    /// `Poisoned`, `NoSpace` or `Io` if the manifest cannot be written: then the options stay as they were.
+    pub fn set_options(&self, options: KeyspaceOptions) -> Result<()> {
+        self.db.store.set_options(&self.state, options)
     }
 
     pub(crate) fn state_in(&self, db: &Db) -> Result<&Arc<KeyspaceState>> {

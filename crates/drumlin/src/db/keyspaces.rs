@@ -121,6 +121,43 @@ impl Store {
         Ok(state)
     }
 
+    /// Gives a keyspace other options.
+    pub fn set_options(&self, state: &KeyspaceState, options: KeyspaceOptions) -> Result<()> {
+        if self.options.read_only {
+            return Err(Error::ReadOnly { op: "set_options" });
+        }
+        self.check_readable()?;
+        options.validate()?;
+        let (old, new) = (state.comparator.name(), options.comparator.name());
+        if old != new {
+            return Err(Error::invalid(format!(
+                "keyspace {} is ordered by {old}, which stays: not by {new}",
+                state.name
+            )));
+        }
+        if options.logged != state.logged {
+            let is = if state.logged { "logged" } else { "not logged" };
+            return Err(Error::invalid(format!(
+                "keyspace {} is {is}, which stays: make another one",
+                state.name
+            )));
+        }
+        {
+            let mut manifest = self.manifest.lock();
+            state.check_open()?;
+            let change = Change::SetOptions { keyspace: state.id, options: encode_options(&options) };
+            self.append_to(&mut manifest, &change.into())?;
+            if options.memory == Memory::TwoTier {
+                // Before the first memtable that displaces: what snapshots rely on is of memtables, not of keyspaces.
+                self.sequencer.snapshots().allow_displacing();
+            }
+            state.replace_options(options);
+        }
+        // The new layout may have something to do.
+        self.measure_pressure();
+        Ok(())
+    }
+
     /// Drops the keyspace `name`; see the module for when.
     pub fn drop_keyspace(&self, name: &str) -> Result<()> {
         if self.options.read_only {

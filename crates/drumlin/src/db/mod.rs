@@ -172,10 +172,10 @@ impl Db {
             Err(Error::NotFound { .. }) if !self.store.options.read_only => {
                 Ok(Keyspace { db: self.clone(), state: self.store.create_keyspace(name, options)? })
             }
-            Ok(keyspace) if keyspace.options().comparator.name() != options.comparator.name() => {
+            Ok(keyspace) if keyspace.state.comparator.name() != options.comparator.name() => {
                 Err(Error::invalid(format!(
                     "keyspace {name} is ordered by {}, not by {}",
-                    keyspace.options().comparator.name(),
+                    keyspace.state.comparator.name(),
                     options.comparator.name()
                 )))
             }

@@ -76,7 +76,7 @@ pub(crate) fn open(env: Env, directory: &Path, options: Options) -> Result<Arc<S
         free: None,
     };
     let sequencer = Sequencer::new(start);
-    if keyspaces.values().any(|keyspace| keyspace.options.memory == options::Memory::TwoTier) {
+    if keyspaces.values().any(|keyspace| keyspace.options().memory == options::Memory::TwoTier) {
         sequencer.snapshots().allow_displacing();
     }
     let store = Arc::new(Store::new(

@@ -49,11 +49,11 @@ pub(crate) fn owned_bounds<K: AsRef<[u8]>>(bounds: impl RangeBounds<K>) -> Bound
 }
 
 pub(crate) fn prefix_bounds(keyspace: &KeyspaceState, prefix: &[u8]) -> Result<Bounds> {
-    if !keyspace.options.comparator.is_bytewise() {
+    if !keyspace.comparator.is_bytewise() {
         return Err(Error::invalid(format!(
             "prefix queries need the bytewise order, but keyspace {} is ordered by {}: use `range`",
             keyspace.name,
-            keyspace.options.comparator.name()
+            keyspace.comparator.name()
         )));
     }
     let mut end = prefix.to_vec();
@@ -158,7 +158,7 @@ impl Scan {
         };
         // After the load: a dropped keyspace is found empty.
         keyspace.check_open()?;
-        let comparator = keyspace.options.comparator.clone();
+        let comparator = keyspace.comparator.clone();
         let within = (key_of(&bounds.0), key_of(&bounds.1));
         let at = Horizons::at(snapshot.lsn);
         let mut tombstones = levels.tombstones(within.0, within.1)?;

@@ -14,22 +14,24 @@ use super::keyspace::KeyspaceState;
 pub struct LevelInfo {
     /// Its tables: at level 0 newest first, below in the order of their keys.
     pub tables: Vec<TableInfo>,
-    /// Bytes that it may hold before it is merged into the next; 0 at level 0, which counts tables.
+    /// Bytes that it may hold before it is merged into the next; 0 where tables or runs count: at level 0, and in tiers.
     pub target_bytes: u64,
     /// Tables that it may hold before it is merged; 0 below level 0, where bytes count.
     pub target_tables: usize,
-    /// What it holds by what it may hold: from 1 on a merge is due, unless no deeper level has anything.
+    /// What it holds by what it may hold, in a tier the runs of the tier: from 1 on a merge is due, unless no deeper level has
+    /// anything.
     pub score: f64,
 }
 
 pub(crate) fn levels(keyspace: &KeyspaceState) -> Vec<LevelInfo> {
     let levels = keyspace.current.load(&epoch::pin()).levels.clone();
+    let options = keyspace.options();
     let info = |level: usize| {
-        let (target_bytes, score) = layout::pressure_of(&levels, &keyspace.options, level);
+        let (target_bytes, score) = layout::pressure_of(&levels, &options, level);
         LevelInfo {
             tables: levels.level(level).iter().map(|table| TableInfo::of(table.meta())).collect(),
             target_bytes,
-            target_tables: if level == 0 { keyspace.options.level0_tables } else { 0 },
+            target_tables: if level == 0 { options.level0_tables } else { 0 },
             score,
         }
     };

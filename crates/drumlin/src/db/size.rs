@@ -42,9 +42,9 @@ pub struct ApproximateSize {
 /// What the parts of a keyspace hold within `bounds`. In another order than that of bytes, a start counts as inside and an
 /// end as outside, whatever the bounds say.
 pub(crate) fn approximate(keyspace: &KeyspaceState, bounds: Bounds) -> Result<ApproximateSize> {
-    let bounds = if keyspace.options.comparator.is_bytewise() { half_open(bounds) } else { bounds };
+    let bounds = if keyspace.comparator.is_bytewise() { half_open(bounds) } else { bounds };
     let (start, end) = (key_of(&bounds.0), key_of(&bounds.1));
-    let comparator = &*keyspace.options.comparator;
+    let comparator = &*keyspace.comparator;
     if start.zip(end).is_some_and(|(start, end)| comparator.compare(start, end).is_ge()) {
         return Ok(ApproximateSize::default());
     }

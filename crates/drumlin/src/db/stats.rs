@@ -175,7 +175,7 @@ pub(crate) fn collect(store: &Store) -> Stats {
             resident.tombstones += parts.tombstones;
         }
         frozen += now.frozen().iter().map(|g| g.memtable.bytes() as u64).sum::<u64>();
-        debt_bytes += crate::layout::debt_bytes(&now.levels, &keyspace.options);
+        debt_bytes += crate::layout::debt_bytes(&now.levels, &keyspace.options());
         figures.push(KeyspaceStats::of(&keyspace.name, now));
     }
     let counters = &store.background.counters;
@@ -323,7 +323,9 @@ impl fmt::Display for Stats {
                 keyspace.memtable_unsorted,
                 keyspace.frozen_memtables
             )?;
-            for (number, level) in keyspace.levels.iter().enumerate() {
+            for (number, level) in
+                keyspace.levels.iter().enumerate().filter(|(n, level)| *n == 0 || level.tables > 0)
+            {
                 writeln!(
                     f,
                     "  level {number}: {} tables, {} bytes, {} versions",

@@ -44,14 +44,14 @@ impl log::Owner for Weak<Store> {
 impl Store {
     /// Bytes at which a keyspace's memtable is turned.
     pub fn memtable_limit(&self, keyspace: &KeyspaceState) -> usize {
-        self.memory.memtable_limit(&keyspace.options)
+        self.memory.memtable_limit(&keyspace.options())
     }
 
     /// A version was reserved in `generation`: tells the workers, once, of a memtable that has outgrown its limit and is not
     /// logged, since no border comes for it; and of a hash that has enough to be sorted.
     #[inline]
     pub fn note_growth(&self, keyspace: &KeyspaceState, generation: &Generation) {
-        if !keyspace.options.logged
+        if !keyspace.logged
             && generation.memtable.bytes() >= self.memtable_limit(keyspace)
             && generation.is_first_to_tell()
         {
@@ -110,7 +110,7 @@ impl Store {
                 is_empty: active.memtable.is_empty(),
                 oldest_frozen: now.frozen().last().map(|oldest| (oldest.end(), oldest.memtable.bytes())),
                 limit: self.memtable_limit(keyspace),
-                is_logged: keyspace.options.logged,
+                is_logged: keyspace.logged,
                 is_asked: state.asked.contains_key(&keyspace.id),
                 fails: state.failures.of_flush(keyspace.id).is_some(),
             }

@@ -75,7 +75,7 @@ pub(crate) fn check_entry(key: &[u8], value: &[u8]) -> Result<()> {
 pub(crate) fn check_range(keyspace: &KeyspaceState, start: &[u8], end: &[u8]) -> Result<()> {
     check_entry(start, &[])?;
     check_entry(end, &[])?;
-    if keyspace.options.comparator.compare(start, end).is_ge() {
+    if keyspace.comparator.compare(start, end).is_ge() {
         return Err(Error::invalid("the range to delete is empty: its start is not before its end"));
     }
     Ok(())
@@ -124,7 +124,7 @@ fn install(
     let entries =
         [Entry { keyspace: keyspace.id.0, kind, expected: expectation.as_ref().map(|e| e.lsn), key, value }];
     let record = RecordParts::new(&entries)?;
-    let units = if keyspace.options.logged { record.units() } else { 1 };
+    let units = if keyspace.logged { record.units() } else { 1 };
     let room = store.room(units)?;
 
     let guard = epoch::pin();
@@ -155,7 +155,7 @@ fn install(
     }
     let write = store.sequencer.begin(units);
     drop(room);
-    copy_to_log(store, keyspace.options.logged, &write, &record)?;
+    copy_to_log(store, keyspace.logged, &write, &record)?;
     // Loaded after the log segment of the LSN was seen open: it knows the LSN's generation.
     let generation = keyspace.current.load(&guard).generation_of(write.lsn());
     if !std::ptr::eq(&**generation, &**first) {
@@ -238,7 +238,7 @@ pub(crate) fn commit_batch(store: &Store, operations: &[Operation], options: Wri
     let slowest = operations.iter().max_by_key(delay).unwrap_or(first);
     let durability = store.admit(&slowest.keyspace, options)?;
     for operation in operations {
-        if operation.keyspace.options.logged != first.keyspace.options.logged {
+        if operation.keyspace.logged != first.keyspace.logged {
             return Err(Error::invalid(
                 "a batch cannot span logged keyspaces and ones that are not: part of it would not survive a crash",
             ));
@@ -255,7 +255,7 @@ pub(crate) fn commit_batch(store: &Store, operations: &[Operation], options: Wri
             value: &o.value,
         })
         .collect();
-    let logged = first.keyspace.options.logged;
+    let logged = first.keyspace.logged;
     let record = RecordParts::new(&entries)?;
     let units = if logged { record.units() } else { 1 };
     let room = store.room(units)?;
@@ -336,7 +336,7 @@ pub(crate) fn commit_batch(store: &Store, operations: &[Operation], options: Wri
 /// Panics at a key that the user's order cannot take: before the log has it, since whoever reads it there would, too.
 fn check_order(operations: &[Operation]) {
     for operation in operations {
-        let comparator = &operation.keyspace.options.comparator;
+        let comparator = &operation.keyspace.comparator;
         if !comparator.is_bytewise() {
             let other = if operation.kind == Kind::RangeDelete { &operation.value } else { &operation.key };
             let _ = comparator.compare(&operation.key, other);
@@ -366,7 +366,7 @@ fn without_hash(operations: &[Operation]) -> Vec<u32> {
 fn in_order<'o>(operations: impl Iterator<Item = &'o Operation>) -> Vec<&'o Operation> {
     let mut points: Vec<_> = operations.collect();
     points.sort_unstable_by(|a, b| {
-        let keys = || a.keyspace.options.comparator.compare(&a.key, &b.key);
+        let keys = || a.keyspace.comparator.compare(&a.key, &b.key);
         a.keyspace.id.0.cmp(&b.keyspace.id.0).then_with(keys)
     });
     points
@@ -408,7 +408,7 @@ pub(crate) fn durability_of(
     options: WriteOptions,
     default: Durability,
 ) -> Result<Durability> {
-    match (options.durability, keyspace.options.logged) {
+    match (options.durability, keyspace.logged) {
         (None | Some(Durability::Memory), false) => Ok(Durability::Memory),
         (Some(asked), false) => Err(Error::invalid(format!(
             "keyspace {} is not logged, so a write to it cannot be durable as {asked:?}; make a logged keyspace for it",

@@ -107,6 +107,16 @@ fn line_count(keys: usize, bits_per_key: f64) -> usize {
     ((keys as f64 * bits_per_key / LINE_BITS).ceil() as usize).clamp(1, u32::MAX as usize)
 }
 
+/// The share of keys that are not there that a filter of so many bits a key lets pass; 1 without a filter. The rate that is
+/// expected of keys' hashes.
+pub fn error_of(bits_per_key: f64) -> f64 {
+    if bits_per_key <= 0.0 {
+        return 1.0;
+    }
+    let load = LINE_BITS / bits_per_key;
+    expected_error(load, best_probes(load))
+}
+
 /// The probes with the least error when lines hold `load` keys on average.
 fn best_probes(load: f64) -> u8 {
     let mut best = (1, f64::MAX);

@@ -7,7 +7,7 @@
 //! - Every level has a score: tables by `level0_tables` at level 0, bytes by the level's target below, not counting
 //!   tables that a running job reads. The highest score from 1 on that a plan can be made for wins.
 //! - From level 0 goes its oldest table that no job reads, with everything that the table overlaps there, and what that
-//!   overlaps. If that exceeds [`INPUT_TABLES_MAX`] tables' worth of bytes, the newest of them stay.
+//!   overlaps. If that exceeds `INPUT_TABLES_MAX` tables' worth of bytes, the newest of them stay.
 //! - From a deeper level goes the table that brings the fewest bytes of the next level with it for each of its own;
 //!   tombstones make it count as heavier. Neighbours that bring nothing further come along.
 //! - Tables that meet nothing in the next level are moved as they are, unless that is the bottom and they hold tombstones
@@ -16,6 +16,8 @@
 //!   meets, or if they are mostly ranges; and is rewritten at the bottom once no snapshot can need them. Both end: the one
 //!   at the bottom, the other with a table without tombstones.
 //!
+//! - What another layout left deeper than a level that could hold everything comes up to that one.
+//!
 //! Invariants: those of `plan`. Two jobs from level 0 never share a key: the later would find the earlier one's span, or
 //! one of its tables, in its way. So level 1 gets them in order.
 //!
@@ -23,39 +25,16 @@
 //! Concurrency: pure functions. Origin: LevelDB's levels, the choice by overlap as in RocksDB; none of the papers
 //! says how to choose. Tests: `leveled_tests.rs`, a store of lists without a disk.
 
-use std::ops::Range;
-use std::sync::Arc;
-
-use crate::key::{Comparator, Lsn};
-use crate::layout::plan::{CompactionPlan, Reason, hull, span_of};
-use crate::layout::{KeySpan, KeySpans, ManualPick, Running};
+use super::policy::{Bounds, Inputs, Policy, bytes_of, tombstones_of, tombstones_pay};
+use crate::key::Lsn;
+use crate::layout::ManualPick;
+use crate::layout::plan::{CompactionPlan, Reason, span_of};
 use crate::options::KeyspaceOptions;
-use crate::table::{TableHandle, TableMeta};
 use crate::version::Levels;
 
-/// Bytes up to which a plan takes more than one table of its input level, in full tables.
-const INPUT_TABLES_MAX: u64 = 24;
-/// Tables of level 0 that a plan is tried to be built around, at most.
-const LEVEL0_SEEDS_MAX: usize = 8;
-/// Bytes of a table that may be moved as it is, at most, in full tables: a larger one would tie up a level.
-const MOVED_TABLES_MAX: u64 = 8;
-/// Parts that a job may be cut into, at most.
-const PARTS_MAX: u64 = 16;
-/// Bytes of a part, at least, in full tables.
-const PART_TABLES_MIN: u64 = 2;
-/// Entries read for each delete, at most, for a compaction to be worth it because of the deletes alone.
-const READ_PER_DELETE_MAX: u64 = 4;
-/// Deletes that a range tombstone counts as where tables are weighed by their tombstones.
-const DELETES_PER_RANGE: u64 = 64;
-
-/// What every step of a choice looks at.
-pub(super) struct Policy<'a> {
-    pub levels: &'a Levels,
-    pub options: &'a KeyspaceOptions,
-    pub running: &'a Running,
-    /// The smallest bound of a live snapshot; `MAX` for none.
-    pub oldest_snapshot: Lsn,
-}
+/// Levels below the one that could hold everything, at most: what lies deeper was left there by another layout, or by data that
+/// is gone.
+const SPARE_LEVELS: usize = 2;
 
 /// The plan for the most urgent work, if any is due and free to be done.
 pub(super) fn pick(policy: &Policy<'_>) -> Option<CompactionPlan> {
@@ -65,14 +44,20 @@ pub(super) fn pick(policy: &Policy<'_>) -> Option<CompactionPlan> {
         .collect();
     due.sort_by(|a, b| b.0.total_cmp(&a.0));
     let by_size = due.into_iter().find_map(|(score, level)| match level {
-        0 => policy.pick_level0(None, Reason::Level0Tables(policy.tables(0).len())),
+        0 => policy.leave_level0(None, Reason::Level0Tables(policy.tables(0).len())),
         _ => policy.pick_level(level, Reason::LevelBytes(score)),
     });
-    by_size.or_else(|| policy.pick_tombstones())
+    by_size.or_else(|| policy.pick_too_deep().flatten()).or_else(|| policy.pick_tombstones())
 }
 
 /// The next step of compacting `range` to the bottom.
 pub(super) fn pick_manual(policy: &Policy<'_>, range: Bounds<'_>) -> ManualPick {
+    match policy.pick_too_deep() {
+        None => {}
+        Some(Some(plan)) => return ManualPick::Plan(plan),
+        // Nothing is taken down meanwhile to where it would have to come up from.
+        Some(None) => return ManualPick::Busy,
+    }
     let bottom = policy.bottom().max(1);
     let mut blocked = false;
     for level in 0..bottom {
@@ -81,7 +66,7 @@ pub(super) fn pick_manual(policy: &Policy<'_>, range: Bounds<'_>) -> ManualPick 
             continue;
         }
         let plan = match level {
-            0 => policy.pick_level0(Some(range), Reason::Manual),
+            0 => policy.leave_level0(Some(range), Reason::Manual),
             _ => wanted.find_map(|at| policy.plan_run(level, at, Some(range), Reason::Manual)),
         };
         match plan {
@@ -138,49 +123,7 @@ fn target_bytes(options: &KeyspaceOptions, level: usize) -> f64 {
     options.level1_bytes as f64 * (options.level_ratio as f64).powi(level as i32 - 1)
 }
 
-fn bytes_of<'a>(tables: impl IntoIterator<Item = &'a Arc<TableHandle>>) -> u64 {
-    tables.into_iter().map(|table| table.meta().file_bytes).sum()
-}
-
-/// Deletes, with range tombstones counted as several.
-fn tombstones_of(meta: &TableMeta) -> u64 {
-    meta.deletes.saturating_add(meta.range_tombstones.saturating_mul(DELETES_PER_RANGE))
-}
-
-/// A key range as a caller of `pick_manual` gives it: from `start` on, before `end`.
-#[derive(Clone, Copy)]
-pub(super) struct Bounds<'a> {
-    pub start: Option<&'a [u8]>,
-    pub end: Option<&'a [u8]>,
-}
-
-impl<'a> Policy<'a> {
-    fn comparator(&self) -> &'a dyn Comparator {
-        &*self.options.comparator
-    }
-
-    /// Levels that may have tables.
-    fn depth(&self) -> usize {
-        self.levels.depth()
-    }
-
-    fn tables(&self, level: usize) -> &'a [Arc<TableHandle>] {
-        self.levels.level(level)
-    }
-
-    /// The deepest level with a table; 0 if none has.
-    fn bottom(&self) -> usize {
-        (0..self.depth()).rev().find(|&level| !self.tables(level).is_empty()).unwrap_or(0)
-    }
-
-    fn is_busy(&self, table: &TableHandle) -> bool {
-        self.running.reads(table.meta().id)
-    }
-
-    fn input_bytes_max(&self) -> u64 {
-        self.options.table_bytes.saturating_mul(INPUT_TABLES_MAX)
-    }
-
+impl Policy<'_> {
     fn score(&self, level: usize) -> f64 {
         let tables = self.tables(level);
         if level == 0 {
@@ -190,72 +133,28 @@ impl<'a> Policy<'a> {
         bytes as f64 / target_bytes(self.options, level)
     }
 
-    /// The neighbours in a level from 1 that overlap `span`, by index. O(log tables).
-    fn overlapping(&self, level: usize, span: &KeySpan) -> Range<usize> {
-        let (comparator, tables) = (self.comparator(), self.tables(level));
-        let start = tables.partition_point(|table| table.meta().ends_before(comparator, &span.start));
-        let count =
-            tables[start..].partition_point(|table| !span.is_before(comparator, &table.meta().smallest));
-        start..start + count
-    }
-
-    fn overlaps_bounds(&self, table: &TableHandle, bounds: Bounds<'_>) -> bool {
-        table.meta().overlaps(self.comparator(), bounds.start, bounds.end, false)
-    }
-
-    /// The tables of a level that overlap `bounds`, by index.
-    fn within<'b>(&'b self, level: usize, bounds: Bounds<'b>) -> impl Iterator<Item = usize> + 'b {
-        let tables = self.tables(level).iter().enumerate();
-        tables.filter(move |(_, table)| self.overlaps_bounds(table, bounds)).map(|(at, _)| at)
-    }
-
     /// A plan that takes old tables of level 0 (of those in `bounds`) to level 1.
-    fn pick_level0(&self, bounds: Option<Bounds<'_>>, reason: Reason) -> Option<CompactionPlan> {
-        // Oldest first.
-        let tables: Vec<&Arc<TableHandle>> = self.tables(0).iter().rev().collect();
-        let seeds = tables.iter().enumerate().filter(|(_, table)| {
-            !self.is_busy(table) && bounds.is_none_or(|bounds| self.overlaps_bounds(table, bounds))
-        });
-        seeds.take(LEVEL0_SEEDS_MAX).find_map(|(seed, _)| self.plan_level0(&tables, seed, bounds, reason))
+    fn leave_level0(&self, bounds: Option<Bounds<'_>>, reason: Reason) -> Option<CompactionPlan> {
+        self.pick_level0(bounds, |inputs, span| {
+            let next = self.tables(1)[self.overlapping(1, span)].to_vec();
+            self.plan_of(vec![(0, inputs), (1, next)], 1, reason)
+        })
     }
 
-    /// A plan that takes the table at `seed` of level 0, which is given oldest first, with all that it must
-    /// not leave behind: whatever stays is newer than all that it overlaps, or overlaps nothing.
-    fn plan_level0(
-        &self,
-        tables: &[&Arc<TableHandle>],
-        seed: usize,
-        bounds: Option<Bounds<'_>>,
-        reason: Reason,
-    ) -> Option<CompactionPlan> {
-        let comparator = self.comparator();
-        let mut taken = vec![false; tables.len()];
-        taken[seed] = true;
-        let mut newest = seed;
-        let mut span = span_of(tables[seed].meta());
-        let mut bytes = tables[seed].meta().file_bytes;
-        let mut at = 0;
-        while at < tables.len() {
-            let table = tables[at];
-            let wanted = !taken[at]
-                && (span_of(table.meta()).overlaps(comparator, &span)
-                    || bounds.is_some_and(|bounds| self.overlaps_bounds(table, bounds)));
-            // Newer ones may stay; older ones must come.
-            if wanted && (at < newest || bytes < self.input_bytes_max()) {
-                taken[at] = true;
-                newest = newest.max(at);
-                bytes += table.meta().file_bytes;
-                span.extend(comparator, &span_of(table.meta()));
-                at = 0;
-            } else {
-                at += 1;
-            }
+    /// A plan that brings what lies too deep up to the level that could hold everything; `None` if nothing does,
+    /// `Some(None)` if all that does is in the way of running jobs.
+    fn pick_too_deep(&self) -> Option<Option<CompactionPlan>> {
+        let all = bytes_of(self.levels.tables()) as f64;
+        let fitting = (1..self.depth()).find(|&level| target_bytes(self.options, level) >= all)?;
+        if self.bottom() <= fitting + SPARE_LEVELS {
+            return None;
         }
-        // Back to newest first.
-        let newest_first = tables.iter().zip(&taken).rev();
-        let inputs: Vec<Arc<TableHandle>> =
-            newest_first.filter(|&(_, &taken)| taken).map(|(table, _)| Arc::clone(table)).collect();
-        self.plan(0, inputs, &span, reason)
+        let deep = |inputs: &Inputs| inputs.iter().any(|(level, _)| *level as usize > fitting + SPARE_LEVELS);
+        let components = self.components(fitting..self.depth()).into_iter();
+        let plans = components
+            .filter(|component| deep(&component.inputs))
+            .find_map(|component| self.plan_of(component.inputs, fitting, Reason::TooDeep));
+        Some(plans)
     }
 
     /// A plan for a level from 1 that is too large.
@@ -319,100 +218,8 @@ impl<'a> Policy<'a> {
             span.extend(comparator, &span_of(tables[at].meta()));
             bytes += tables[at].meta().file_bytes;
         }
-        self.plan(level, tables[run].to_vec(), &span, reason)
-    }
-
-    /// The plan that merges `inputs`, which span `span`, into the next level; `None` if a table there is busy.
-    fn plan(
-        &self,
-        level: usize,
-        inputs: Vec<Arc<TableHandle>>,
-        span: &KeySpan,
-        reason: Reason,
-    ) -> Option<CompactionPlan> {
-        let output = level + 1;
-        let next = &self.tables(output)[self.overlapping(output, span)];
-        let mut plan = self.plan_of(level, output, inputs, next, reason)?;
-        let disjoint = plan.inputs[0].1.len() == 1 || level > 0;
-        let drops = plan.bottom && plan.tables().any(|(_, table)| self.rewrite_helps(table.meta()));
-        let bytes_max = self.options.table_bytes.saturating_mul(MOVED_TABLES_MAX);
-        let fits = plan.tables().all(|(_, table)| table.meta().file_bytes <= bytes_max);
-        plan.trivial_move = next.is_empty() && disjoint && fits && !drops;
-        if plan.trivial_move {
-            plan.cuts.clear();
-        }
-        Some(plan)
-    }
-
-    /// A plan that rewrites one table of the bottom level where it is.
-    fn rewrite(&self, level: usize, at: usize, reason: Reason) -> Option<CompactionPlan> {
-        self.plan_of(level, level, vec![self.tables(level)[at].clone()], &[], reason)
-    }
-
-    fn plan_of(
-        &self,
-        level: usize,
-        output: usize,
-        inputs: Vec<Arc<TableHandle>>,
-        next: &[Arc<TableHandle>],
-        reason: Reason,
-    ) -> Option<CompactionPlan> {
-        let comparator = self.comparator();
-        let span = hull(comparator, inputs.iter().chain(next))?;
-        if inputs.iter().chain(next).any(|table| self.is_busy(table))
-            || self.running.writes(comparator, output as u32, &span)
-        {
-            return None;
-        }
-        let deeper = (output + 1..self.depth())
-            .flat_map(|level| self.tables(level)[self.overlapping(level, &span)].iter())
-            .map(|table| span_of(table.meta()))
-            .collect();
-        let deeper = KeySpans::new(comparator, deeper);
-        let total = bytes_of(inputs.iter().chain(next));
-        let cuts = match level {
-            0 => self.cuts(next.iter(), total),
-            _ => self.cuts(inputs.iter().chain(next), total),
-        };
-        let mut sources = vec![(level as u32, inputs)];
-        if !next.is_empty() {
-            sources.push((output as u32, next.to_vec()));
-        }
-        Some(CompactionPlan {
-            input_level: level as u32,
-            output_level: output as u32,
-            inputs: sources,
-            bottom: deeper.is_empty(),
-            deeper,
-            below: self.tables(output + 1)[self.overlapping(output + 1, &span)].to_vec(),
-            span,
-            cuts,
-            trivial_move: false,
-            reason,
-        })
-    }
-
-    /// Starts of tables that cut `total` bytes into parts of like size, if the bytes are spread as those of
-    /// `sorted` are, which do not overlap.
-    fn cuts<'b>(&self, sorted: impl Iterator<Item = &'b Arc<TableHandle>>, total: u64) -> Vec<Vec<u8>> {
-        let comparator = self.comparator();
-        let mut starts: Vec<(&[u8], u64)> =
-            sorted.map(|table| (table.meta().smallest.as_slice(), table.meta().file_bytes)).collect();
-        starts.sort_by(|a, b| comparator.compare(a.0, b.0));
-        let parts = (total / self.options.table_bytes.saturating_mul(PART_TABLES_MIN).max(1)).min(PARTS_MAX);
-        let known: u64 = starts.iter().map(|(_, bytes)| bytes).sum();
-        let mut cuts: Vec<Vec<u8>> = Vec::new();
-        let mut passed = 0;
-        for (number, (start, bytes)) in starts.iter().enumerate() {
-            let due = passed >= known * (cuts.len() as u64 + 1) / parts.max(1);
-            let last = cuts.last().map_or(starts[0].0, |cut| cut);
-            let advances = number > 0 && comparator.compare(last, start).is_lt();
-            if advances && due && (cuts.len() as u64) + 1 < parts {
-                cuts.push(start.to_vec());
-            }
-            passed += bytes;
-        }
-        cuts
+        let next = self.tables(level + 1)[self.overlapping(level + 1, &span)].to_vec();
+        self.plan_of(vec![(level as u32, tables[run].to_vec()), (level as u32 + 1, next)], level + 1, reason)
     }
 
     /// A plan for a table whose tombstones free much for what merging it costs.
@@ -426,8 +233,7 @@ impl<'a> Policy<'a> {
                 }
                 let below = &self.tables(level + 1)[self.overlapping(level + 1, &span_of(meta))];
                 let read: u64 = meta.entries + below.iter().map(|table| table.meta().entries).sum::<u64>();
-                let mostly_ranges = meta.range_tombstones.saturating_mul(DELETES_PER_RANGE) >= meta.entries;
-                if !mostly_ranges && meta.deletes.saturating_mul(READ_PER_DELETE_MAX) < read {
+                if !tombstones_pay(meta, read) {
                     continue;
                 }
                 let plan = if level < bottom {
@@ -441,11 +247,6 @@ impl<'a> Policy<'a> {
             }
         }
         None
-    }
-
-    /// True if writing the table anew at the bottom leaves it without tombstones.
-    fn rewrite_helps(&self, meta: &TableMeta) -> bool {
-        tombstones_of(meta) > 0 && meta.max_lsn < self.oldest_snapshot
     }
 }
 

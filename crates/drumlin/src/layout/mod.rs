@@ -3,8 +3,10 @@
 //! Place: `db`'s scheduler asks [`pick`] and runs the [`CompactionPlan`] by `compaction`; it paces writers by [`debt_bytes`].
 //! Calls nothing that touches a file, so that a policy runs in a simulator.
 //!
-//! Parts: `span` (ranges of keys), `plan` (a compaction as a value), `running` (claims of jobs), `leveled` (the policy of
-//! [`Layout::Leveled`]). A further layout is a further policy with these functions.
+//! Parts: `span` (ranges of keys), `plan` (a compaction as a value), `running` (claims of jobs), `policy` (what all policies
+//! share), `leveled` (the policy of [`Layout::Leveled`]), `tiered` (that of [`Layout::Tiered`] and [`Layout::LazyLeveled`]). A
+//! further layout is a further policy with these functions. Policies may change while a store is open: every one takes the levels
+//! as another left them.
 //!
 //! The caller promises: every running job of the keyspace is in `running`, from the moment it was picked until the
 //! levels show its outcome.
@@ -12,19 +14,27 @@
 //! Concurrency: pure. Tests: in the parts.
 
 mod leveled;
+#[cfg(test)]
+mod lists;
 mod plan;
+mod policy;
 mod running;
 mod span;
+mod tiered;
 
-pub use plan::CompactionPlan;
+pub use plan::{Border, CompactionPlan};
 #[cfg(test)]
 pub use plan::{Reason, hull, span_of};
 pub use running::Running;
 pub use span::{KeySpan, KeySpans};
 
 use crate::key::Lsn;
-use crate::options::{KeyspaceOptions, Layout};
+use crate::options::KeyspaceOptions;
+#[cfg(doc)]
+use crate::options::Layout;
 use crate::version::Levels;
+use policy::{Bounds, Policy};
+use tiered::Tiers;
 
 /// The most urgent compaction, or `None` if none is due or all that are due are in the way of running jobs.
 /// `oldest_snapshot` is the smallest bound of a live snapshot, `Lsn::MAX` without one.
@@ -35,8 +45,10 @@ pub fn pick(
     running: &Running,
     oldest_snapshot: Lsn,
 ) -> Option<CompactionPlan> {
-    match options.layout {
-        Layout::Leveled => leveled::pick(&leveled::Policy { levels, options, running, oldest_snapshot }),
+    let policy = Policy { levels, options, running, oldest_snapshot };
+    match Tiers::of(options) {
+        None => leveled::pick(&policy),
+        Some(tiers) => tiered::pick(&policy, tiers),
     }
 }
 
@@ -47,8 +59,8 @@ pub enum ManualPick {
     Plan(CompactionPlan),
     /// What is left is in the way of running jobs: ask again when one has ended.
     Busy,
-    /// The range is as small as it gets: all of it at the bottom level, and without tombstones but
-    /// those that a snapshot holds on to.
+    /// The range is as small as it gets: no two tables overlap in it, and there are no tombstones but those that a snapshot holds
+    /// on to.
     Done,
 }
 
@@ -62,25 +74,30 @@ pub fn pick_manual(
     start: Option<&[u8]>,
     end: Option<&[u8]>,
 ) -> ManualPick {
-    let bounds = leveled::Bounds { start, end };
-    match options.layout {
-        Layout::Leveled => {
-            leveled::pick_manual(&leveled::Policy { levels, options, running, oldest_snapshot }, bounds)
-        }
+    let bounds = Bounds { start, end };
+    let policy = Policy { levels, options, running, oldest_snapshot };
+    match Tiers::of(options) {
+        None => leveled::pick_manual(&policy, bounds),
+        Some(tiers) => tiered::pick_manual(&policy, tiers, bounds),
     }
 }
 
-/// Bytes that a level may hold before it is merged (0 at level 0, which counts tables), and how near it is to that: from 1
-/// on it is due.
+/// Bytes that a level may hold before it is merged (0 where tables or runs count), and how near it is to that: from 1 on it is
+/// due.
 pub fn pressure_of(levels: &Levels, options: &KeyspaceOptions, level: usize) -> (u64, f64) {
-    match options.layout {
-        Layout::Leveled => leveled::pressure_of(levels, options, level),
+    match Tiers::of(options) {
+        None => leveled::pressure_of(levels, options, level),
+        Some(tiers) => (0, tiered::pressure_of(levels, options, tiers, level)),
     }
 }
 
 /// Bytes that compactions must still write before the layout is in shape, about. 0 if none is due.
 pub fn debt_bytes(levels: &Levels, options: &KeyspaceOptions) -> u64 {
-    match options.layout {
-        Layout::Leveled => leveled::debt_bytes(levels, options),
+    match Tiers::of(options) {
+        None => leveled::debt_bytes(levels, options),
+        Some(tiers) => {
+            let policy = Policy { levels, options, running: &Running::new(), oldest_snapshot: Lsn::MAX };
+            tiered::debt_bytes(&policy, tiers)
+        }
     }
 }

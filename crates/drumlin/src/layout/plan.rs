@@ -1,13 +1,14 @@
 //! A compaction as a value: what goes in, where it goes, where it may be cut.
 //!
-//! Place: made by the policies (`leveled`), executed by `compaction::job`; tests print it.
+//! Place: made by the policies (`leveled`, `tiered`), executed by `compaction::job`; tests print it.
 //!
 //! Invariants:
-//! 1. `inputs` are all tables of the two levels that overlap the plan's span, but for tables of level 0 that are
-//!    newer than every input of level 0. Hence everything outside that may hold an older version of a key of the
-//!    inputs lies in `deeper`.
-//! 2. The inputs of each level from 1 are neighbours: no other table of the level lies between them.
-//! 3. No other running job writes to the output level within `span`.
+//! 1. Between the first level of the inputs and the deeper one of their last level and the output, that included, every table
+//!    that overlaps the plan's span is an input. Of the first level others may stay, if the outputs go deeper: at level 0 all of
+//!    them are newer than the inputs that they overlap, and no two overlap on any other level. Hence everything that stays above
+//!    is newer than the inputs, and everything outside that may hold an older version of one of their keys lies in `deeper`.
+//! 2. An output above its inputs has no table of its span between.
+//! 3. No other running job writes within `span` to a level that the plan's tables pass or come to.
 //!
 //! Concurrency: values. Tests: `leveled_tests.rs`.
 
@@ -27,6 +28,14 @@ pub enum Reason {
     LevelBytes(f64),
     /// A table has many tombstones for its entries.
     Tombstones,
+    /// Runs of a tier lie over one another.
+    Runs(usize),
+    /// A tier has no room above its runs.
+    Room,
+    /// What lies above the last run, for each byte or entry that may.
+    Upper(f64),
+    /// Tables lie deeper than the data needs.
+    TooDeep,
     /// Somebody asked.
     Manual,
 }
@@ -37,9 +46,22 @@ impl fmt::Display for Reason {
             Reason::Level0Tables(tables) => write!(f, "{tables} tables at level 0"),
             Reason::LevelBytes(score) => write!(f, "{score:.2} of the level's target"),
             Reason::Tombstones => f.write_str("many tombstones"),
+            Reason::Runs(runs) => write!(f, "{runs} runs of a tier"),
+            Reason::Room => f.write_str("room for more runs"),
+            Reason::Upper(score) => write!(f, "{score:.2} of what may lie above the last run"),
+            Reason::TooDeep => f.write_str("deeper than the data needs"),
             Reason::Manual => f.write_str("asked for"),
         }
     }
+}
+
+/// Where outputs are cut.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Border {
+    /// The first key behind it.
+    pub key: Vec<u8>,
+    /// The level that what lies behind it goes to, up to the next one.
+    pub level: u32,
 }
 
 /// What to merge, and into which level.
@@ -47,19 +69,22 @@ impl fmt::Display for Reason {
 pub struct CompactionPlan {
     /// The level that gets smaller.
     pub input_level: u32,
-    /// The level that the outputs go to: the next one, or the same to rewrite a table in place.
+    /// The level that the outputs go to, up to the first border: a deeper one, or the same to rewrite tables in place; a shallower one where what lies too
+    /// deep is brought back.
     pub output_level: u32,
     /// By level, the shallower first; level 0 newest first, deeper ones by key.
     pub inputs: Vec<(u32, Vec<Arc<TableHandle>>)>,
     /// The smallest span that holds all inputs; the outputs stay within it.
     pub span: KeySpan,
-    /// True if no deeper level has data within the plan's span.
+    /// True if no level below the inputs and the output has data within the plan's span.
     pub bottom: bool,
-    /// Where the levels below the output may hold data, within the plan's span.
-    pub deeper: KeySpans,
-    /// The tables of the level below the output within the plan's span, by key: an output is cut
+    /// Where the levels below the inputs and the output may hold data, within the plan's span.
+    pub deeper: Arc<KeySpans>,
+    /// The tables of the level below these within the plan's span, by key: an output is cut
     /// before it overlaps too many of them.
     pub below: Vec<Arc<TableHandle>>,
+    /// By key, ascending, where outputs are cut in any case, and to which level they go from there on: see `policy`.
+    pub borders: Box<[Border]>,
     /// Keys, ascending, at which the job may be cut into parts of like size that run side by side.
     pub cuts: Vec<Vec<u8>>,
     /// True if the inputs overlap nothing and can change their level as they are.
@@ -72,6 +97,19 @@ impl CompactionPlan {
     /// Every input with its level.
     pub fn tables(&self) -> impl Iterator<Item = (u32, &Arc<TableHandle>)> {
         self.inputs.iter().flat_map(|(level, tables)| tables.iter().map(|table| (*level, table)))
+    }
+
+    /// Where outputs may come to lie: levels, each with a part of the plan's span.
+    pub fn landings(&self) -> impl Iterator<Item = (u32, KeySpan)> + '_ {
+        let starts = std::iter::once((&self.span.start, self.output_level));
+        let starts = starts.chain(self.borders.iter().map(|border| (&border.key, border.level)));
+        starts.enumerate().map(|(at, (start, level))| {
+            let (end, end_exclusive) = match self.borders.get(at) {
+                Some(next) => (&next.key, true),
+                None => (&self.span.end, self.span.end_exclusive),
+            };
+            (level, KeySpan { start: start.clone(), end: end.clone(), end_exclusive })
+        })
     }
 
     /// Bytes of the inputs' files.

@@ -30,7 +30,7 @@ impl Running {
     /// Claims the plan's inputs and its output span.
     pub fn begin(&mut self, plan: &CompactionPlan) {
         self.tables.extend(plan.tables().map(|(_, table)| table.meta().id));
-        self.outputs.push((plan.output_level, plan.span.clone()));
+        self.outputs.extend(plan.landings());
     }
 
     /// Gives back what `begin` claimed for this plan.
@@ -38,9 +38,10 @@ impl Running {
         for (_, table) in plan.tables() {
             self.tables.remove(&table.meta().id);
         }
-        let ours = |(level, span): &(u32, KeySpan)| *level == plan.output_level && *span == plan.span;
-        if let Some(at) = self.outputs.iter().position(ours) {
-            self.outputs.swap_remove(at);
+        for ours in plan.landings() {
+            if let Some(at) = self.outputs.iter().position(|output| *output == ours) {
+                self.outputs.swap_remove(at);
+            }
         }
     }
 
@@ -53,12 +54,6 @@ impl Running {
     /// True if one of the plan's inputs is claimed.
     pub fn shares(&self, plan: &CompactionPlan) -> bool {
         plan.tables().any(|(_, table)| self.reads(table.meta().id))
-    }
-
-    /// Number of running jobs.
-    #[cfg(test)]
-    pub fn jobs(&self) -> usize {
-        self.outputs.len()
     }
 
     /// True if a job reads the table, and will remove it.

@@ -42,22 +42,17 @@ type Level = Arc<[Arc<TableHandle>]>;
 #[derive(Clone)]
 pub struct Levels {
     comparator: ComparatorRef,
-    /// The last one is not empty.
-    levels: Vec<Level>,
+    /// Those that have tables, with their numbers, which ascend: tiered layouts use few of many.
+    levels: Vec<(u32, Level)>,
 }
 
 impl Levels {
     /// Sorts `levels` as the invariants ask. Deeper levels must not overlap; see [`Levels::check`].
     pub fn new(comparator: ComparatorRef, levels: Vec<Vec<Arc<TableHandle>>>) -> Levels {
-        let sorted = |(number, tables)| sorted(&*comparator, number, tables);
-        let levels = levels.into_iter().enumerate().map(sorted).collect();
-        Levels::trimmed(comparator, levels)
-    }
-
-    fn trimmed(comparator: ComparatorRef, mut levels: Vec<Level>) -> Levels {
-        while levels.last().is_some_and(|tables| tables.is_empty()) {
-            levels.pop();
-        }
+        let used = levels.into_iter().enumerate().filter(|(_, tables)| !tables.is_empty());
+        let levels = used
+            .map(|(number, tables)| (number as u32, sorted(&*comparator, number as u32, tables)))
+            .collect();
         Levels { comparator, levels }
     }
 
@@ -69,7 +64,7 @@ impl Levels {
     /// Says which tables of a deeper level overlap, if any do: reads would miss keys. A store that
     /// was never damaged by a program of another version cannot have them. O(tables).
     pub fn check(&self) -> Result<(), Misfit> {
-        for (number, tables) in self.levels.iter().enumerate().skip(1) {
+        for (number, tables) in self.deeper() {
             for pair in tables.windows(2) {
                 let (a, b) = (pair[0].meta(), pair[1].meta());
                 if !a.ends_before(&*self.comparator, &b.smallest) {
@@ -81,19 +76,25 @@ impl Levels {
         Ok(())
     }
 
-    /// Levels in use.
+    /// One more than the number of the deepest level that has a table.
     pub fn depth(&self) -> usize {
-        self.levels.len()
+        self.levels.last().map_or(0, |(number, _)| *number as usize + 1)
     }
 
-    /// The tables of one level; none beyond `depth`.
+    /// The tables of one level. O(log levels in use).
     pub fn level(&self, level: usize) -> &[Arc<TableHandle>] {
-        self.levels.get(level).map_or(&[], |tables| tables)
+        let found = self.levels.binary_search_by_key(&level, |(number, _)| *number as usize);
+        found.map_or(&[], |at| &self.levels[at].1)
+    }
+
+    /// The levels in use but for level 0, each with its number.
+    fn deeper(&self) -> impl Iterator<Item = (u32, &Level)> + '_ {
+        self.levels.iter().filter(|(number, _)| *number > 0).map(|(number, tables)| (*number, tables))
     }
 
     /// Every table, from level 0 down.
     pub fn tables(&self) -> impl Iterator<Item = &Arc<TableHandle>> + '_ {
-        self.levels.iter().flat_map(|tables| tables.iter())
+        self.levels.iter().flat_map(|(_, tables)| tables.iter())
     }
 
     /// Bytes of a level's files.
@@ -143,14 +144,14 @@ impl Levels {
     /// The tables that may know the key, newest first.
     fn candidates<'a>(&'a self, key: &'a [u8]) -> impl Iterator<Item = &'a TableHandle> + 'a {
         let comparator = &*self.comparator;
-        let of_level = move |(number, tables): (usize, &'a Level)| {
-            if number == 0 {
+        let of_level = move |(number, tables): &'a (u32, Level)| {
+            if *number == 0 {
                 return tables.iter();
             }
             let first = tables.partition_point(|t| t.meta().ends_before(comparator, key));
             tables[first..tables.len().min(first + 1)].iter()
         };
-        let tables = self.levels.iter().enumerate().flat_map(of_level);
+        let tables = self.levels.iter().flat_map(of_level);
         tables.map(|table| &**table).filter(move |t| t.meta().covers(comparator, key))
     }
 
@@ -167,7 +168,7 @@ impl Levels {
         let overlaps = move |table: &&Arc<TableHandle>| table.meta().overlaps(comparator, start, end, true);
         let newest =
             self.level(0).iter().filter(overlaps).map(move |table| Either::Left(table.cursor(options)));
-        let deeper = self.levels.iter().skip(1).filter(move |tables| {
+        let deeper = self.deeper().map(|(_, tables)| tables).filter(move |tables| {
             let ends_before =
                 |table: &Arc<TableHandle>| table.meta().ends_before(comparator, start.unwrap_or_default());
             let first = start.map_or(0, |_| tables.partition_point(ends_before));
@@ -181,7 +182,7 @@ impl Levels {
 
     /// How many cursors there are at most.
     pub fn cursors_most(&self) -> usize {
-        self.level(0).len() + self.depth()
+        self.level(0).len() + self.levels.len()
     }
 
     /// About what the tables hold from `start` on and before `end` (`None` is unbounded). Exact but for the tables that an
@@ -227,14 +228,14 @@ impl Levels {
                 .is_some_and(|table| comparator.compare(&table.meta().smallest, &meta.largest).is_le())
         };
         let mut bytes = 0;
-        for (number, tables) in self.levels.iter().enumerate() {
+        for (above, (number, tables)) in self.levels.iter().enumerate() {
             for (at, table) in tables.iter().enumerate() {
                 let meta = table.meta();
                 let overlaps = |older: &Arc<TableHandle>| {
                     older.meta().overlaps(comparator, Some(&meta.smallest), Some(&meta.largest), true)
                 };
-                let is_above = self.levels[number + 1..].iter().any(|deeper| covers(deeper, meta))
-                    || (number == 0 && tables[at + 1..].iter().any(overlaps));
+                let is_above = self.levels[above + 1..].iter().any(|(_, deeper)| covers(deeper, meta))
+                    || (*number == 0 && tables[at + 1..].iter().any(overlaps));
                 if !is_above {
                     bytes += meta.raw_bytes;
                 }
@@ -259,17 +260,18 @@ impl Levels {
         let gone: HashSet<(u32, TableId)> = removed.iter().copied().collect();
         let touched: HashSet<u32> =
             added.iter().map(|(level, _)| *level).chain(removed.iter().map(|(level, _)| *level)).collect();
-        let deepest = touched.iter().map(|&level| level as usize + 1).max().unwrap_or(0);
-        let levels = (0..self.depth().max(deepest)).map(|number| {
-            let level = number as u32;
-            if !touched.contains(&level) {
-                return self.levels.get(number).cloned().unwrap_or_default();
+        let mut levels: Vec<(u32, Level)> =
+            self.levels.iter().filter(|(number, _)| !touched.contains(number)).cloned().collect();
+        for number in touched {
+            let stays = self.level(number as usize).iter().filter(|t| !gone.contains(&(number, t.meta().id)));
+            let comes = added.iter().filter(|(to, _)| *to == number).map(|(_, table)| table);
+            let tables: Vec<_> = stays.chain(comes).cloned().collect();
+            if !tables.is_empty() {
+                levels.push((number, sorted(&*self.comparator, number, tables)));
             }
-            let stays = self.level(number).iter().filter(|t| !gone.contains(&(level, t.meta().id)));
-            let comes = added.iter().filter(|(to, _)| *to == level).map(|(_, table)| table);
-            sorted(&*self.comparator, number, stays.chain(comes).cloned().collect())
-        });
-        let next = Levels::trimmed(self.comparator.clone(), levels.collect());
+        }
+        levels.sort_unstable_by_key(|(number, _)| *number);
+        let next = Levels { comparator: self.comparator.clone(), levels };
         debug_assert_eq!(next.check(), Ok(()));
         next
     }
@@ -289,7 +291,7 @@ pub struct Estimate {
 }
 
 /// One level in the order of the invariants.
-fn sorted(comparator: &dyn Comparator, level: usize, mut tables: Vec<Arc<TableHandle>>) -> Level {
+fn sorted(comparator: &dyn Comparator, level: u32, mut tables: Vec<Arc<TableHandle>>) -> Level {
     if level == 0 {
         tables.sort_by_key(|t| std::cmp::Reverse((t.meta().max_lsn, t.meta().id)));
     } else {
@@ -309,9 +311,9 @@ fn newer(version: Option<Version>, covering: Option<Lsn>) -> Option<Version> {
 }
 
 impl fmt::Display for Levels {
-    /// One line per level: its tables with their bounds.
+    /// One line per level in use: its tables with their bounds.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (number, tables) in self.levels.iter().enumerate() {
+        for (number, tables) in &self.levels {
             write!(f, "L{number}:")?;
             for table in tables.iter() {
                 let meta = table.meta();

@@ -310,7 +310,7 @@ fn an_edit_adds_removes_and_moves_tables() {
     assert_eq!(moved.level_bytes(2), a.meta().file_bytes + d.meta().file_bytes);
     assert_eq!(
         moved.to_string(),
-        "L0: 3[key003..key003] 2[key002..key002]\nL1:\nL2: 1[key001..key001] 4[key004..key004]\n"
+        "L0: 3[key003..key003] 2[key002..key002]\nL2: 1[key001..key001] 4[key004..key004]\n"
     );
     let emptied = moved.apply(&[], &[(2, id(&a)), (2, id(&d)), (1, id(&b))]);
     assert_eq!(shape(&emptied), [[id(&c), id(&b)]], "the level counts, not the id alone");

@@ -30,7 +30,7 @@ mod orphans;
 mod settings;
 mod state;
 
-pub use edit::{Change, VersionEdit};
+pub use edit::{Change, LEVEL_MAX, VersionEdit};
 pub use identity::{Identity, STORE_FILE};
 pub use level_cursor::{LevelCursor, PartCursor};
 pub use levels::Levels;

@@ -38,16 +38,21 @@ pub fn encode_options(options: &KeyspaceOptions) -> Vec<u8> {
         Memory::Sorted => 0,
         Memory::TwoTier => 1,
     };
-    let layout = match options.layout {
-        Layout::Leveled => 0,
-    };
     let compression = match options.compression {
         Compression::None => 0,
         Compression::Lz4 => 1,
         Compression::Zstd => 2,
     };
     put_numbers(&mut out, MEMORY, &[memory]);
-    put_numbers(&mut out, LAYOUT, &[layout]);
+    match options.layout {
+        Layout::Leveled => put_numbers(&mut out, LAYOUT, &[0]),
+        Layout::Tiered { runs, merged_percent } => {
+            put_numbers(&mut out, LAYOUT, &[1, runs as u64, u64::from(merged_percent)]);
+        }
+        Layout::LazyLeveled { runs, upper_percent } => {
+            put_numbers(&mut out, LAYOUT, &[2, runs as u64, u64::from(upper_percent)]);
+        }
+    }
     put_field(&mut out, COMPARATOR, options.comparator.name().as_bytes());
     put_numbers(&mut out, LOGGED, &[u64::from(options.logged)]);
     if let Some(bytes) = options.memtable_bytes {
@@ -77,10 +82,15 @@ pub fn decode_options(bytes: &[u8], comparators: &[ComparatorRef], path: &Path) 
                 1 => options.memory = Memory::TwoTier,
                 other => return Err(field.unsupported(format!("memory {other} in keyspace options"))),
             },
-            LAYOUT => match field.varint()? {
-                0 => options.layout = Layout::Leveled,
-                other => return Err(field.unsupported(format!("layout {other} in keyspace options"))),
-            },
+            LAYOUT => {
+                options.layout = match field.varint()? {
+                    0 => Layout::Leveled,
+                    1 => Layout::Tiered { runs: field.length()?, merged_percent: small(&mut field)? },
+                    2 => Layout::LazyLeveled { runs: field.length()?, upper_percent: small(&mut field)? },
+                    other => return Err(field.unsupported(format!("layout {other} in keyspace options"))),
+                };
+                options.layout.validate().map_err(|why| field.corrupt(why.to_string()))?;
+            }
             COMPARATOR => options.comparator = comparator(field.take_text()?, comparators)?,
             LOGGED => options.logged = field.flag()?,
             MEMTABLE_BYTES => options.memtable_bytes = Some(field.length()?),
@@ -112,6 +122,12 @@ pub fn decode_options(bytes: &[u8], comparators: &[ComparatorRef], path: &Path) 
         field.end()?;
     }
     Ok(options)
+}
+
+/// A number that the option's type holds.
+fn small<N: TryFrom<u64>>(field: &mut FileDecoder<'_>) -> Result<N> {
+    let number = field.varint()?;
+    N::try_from(number).map_err(|_| field.corrupt(format!("{number} is too large for a keyspace option")))
 }
 
 fn comparator(name: &str, comparators: &[ComparatorRef]) -> Result<ComparatorRef> {
@@ -164,7 +180,14 @@ mod tests {
             ..KeyspaceOptions::default()
         };
         let comparators: Vec<ComparatorRef> = vec![Arc::new(Reverse)];
-        for options in [options, KeyspaceOptions::default()] {
+        let layouts = [
+            Layout::TIERED,
+            Layout::LAZY_LEVELED,
+            Layout::Tiered { runs: 31, merged_percent: 1 },
+            Layout::LazyLeveled { runs: 2, upper_percent: 1000 },
+        ];
+        let laid_out = layouts.map(|layout| KeyspaceOptions { layout, ..KeyspaceOptions::default() });
+        for options in [options, KeyspaceOptions::default()].into_iter().chain(laid_out) {
             let bytes = encode_options(&options);
             let back = decode_options(&bytes, &comparators, path()).unwrap();
             assert_eq!(format!("{back:?}"), format!("{options:?}"));
@@ -186,6 +209,13 @@ mod tests {
         put_numbers(&mut bytes, 0x70, &[3]);
         assert!(matches!(decode_options(&bytes, &[], path()), Err(Error::Unsupported { .. })));
         let mut layout = Vec::new();
+        for numbers in [[1, 8, 256], [1, 1, 100], [2, 32, 50], [2, 8, 0]] {
+            layout.clear();
+            put_numbers(&mut layout, LAYOUT, &numbers);
+            let error = decode_options(&layout, &[], path()).expect_err("no such layout");
+            assert!(error.is_corruption(), "{numbers:?}: {error}");
+        }
+        layout.clear();
         put_numbers(&mut layout, LAYOUT, &[9]);
         assert!(matches!(decode_options(&layout, &[], path()), Err(Error::Unsupported { .. })));
     }

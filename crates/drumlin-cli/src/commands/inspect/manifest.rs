@@ -106,7 +106,8 @@ fn words(report: &ManifestReport) -> String {
             &format!("keyspace {}", keyspace.id),
             format!("{name}, in tables up to {}", keyspace.flushed_to),
         );
-        for (level, tables) in keyspace.levels.iter().enumerate() {
+        let in_use = |(level, tables): &(usize, &Vec<_>)| *level == 0 || !tables.is_empty();
+        for (level, tables) in keyspace.levels.iter().enumerate().filter(in_use) {
             let size = tables.iter().map(|table| table.file_bytes).sum();
             let versions = tables.iter().map(|table| table.entries).sum();
             let tables = plural(tables.len() as u64, "table");

@@ -213,7 +213,9 @@ fn back_off(is_urgent: bool, times: u32) -> Duration {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::layout::{KeySpan, KeySpans, Reason};
+    use std::sync::Arc;
+
+    use crate::layout::{KeySpan, Reason};
 
     const A: (KeyspaceId, &str) = (KeyspaceId(1), "a");
     const B: (KeyspaceId, &str) = (KeyspaceId(2), "b");
@@ -262,8 +264,9 @@ mod tests {
             inputs: Vec::new(),
             span: KeySpan { start: Vec::new(), end: Vec::new(), end_exclusive: false },
             bottom: true,
-            deeper: KeySpans::default(),
+            deeper: Arc::default(),
             below: Vec::new(),
+            borders: Box::default(),
             cuts: Vec::new(),
             trivial_move: false,
             reason: Reason::Manual,

@@ -129,14 +129,15 @@ impl Store {
     /// What a job on this keyspace needs. Snapshots that were forgotten are released first; it keeps what the others see.
     pub fn job_context(&self, keyspace: &KeyspaceState) -> JobContext {
         self.expire_snapshots();
+        let options = keyspace.options();
         let (directory, level_paths) = (self.directory.clone(), self.options.level_paths.clone());
         JobContext {
             env: self.env.clone(),
             dir: Arc::new(move |level| place_of(&level_paths, &directory, level)),
             next_table_id: self.next_table_id.clone(),
-            table_options: TableOptions::new(&keyspace.options, keyspace.hasher)
+            table_options: TableOptions::new(&options, keyspace.hasher)
                 .with_memory(self.options.memory_bytes),
-            table_bytes: keyspace.options.table_bytes,
+            table_bytes: options.table_bytes,
             shelf: self.memory.shelf.clone(),
             buffers: self.memory.jobs.clone(),
             part_bytes: self.memory.part_bytes(self.options.background_threads),

@@ -157,7 +157,7 @@ impl Store {
         // Under the lock: a job that is not among the running any more has changed the levels.
         let levels = &keyspace.current.load(&guard).levels;
         let running = state.compacting.entry(keyspace.id).or_default();
-        let picked = layout::pick_manual(levels, &keyspace.options, running, oldest, None, None);
+        let picked = layout::pick_manual(levels, &keyspace.options(), running, oldest, None, None);
         if let ManualPick::Plan(plan) = &picked {
             state.begin(keyspace.id, plan);
         }

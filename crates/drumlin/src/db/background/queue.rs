@@ -190,8 +190,8 @@ impl Store {
                 let levels = &k.current.load(&guard).levels;
                 let running = state.compacting.entry(k.id).or_default();
                 let held = state.failures.held(k.id, running, now);
-                let plan = layout::pick(levels, &k.options, &held, oldest_snapshot)?;
-                Some((k, plan, layout::debt_bytes(levels, &k.options)))
+                let plan = layout::pick(levels, &k.options(), &held, oldest_snapshot)?;
+                Some((k, plan, layout::debt_bytes(levels, &k.options())))
             })
             .max_by_key(|(_, _, debt)| *debt);
         let Some((keyspace, plan, _)) = urgent else { return Next::Nothing(later) };
@@ -217,7 +217,7 @@ impl Store {
                 let held = state.failures.held(k.id, &nothing, now);
                 (levels.frozen().last().is_none_or(|oldest| oldest.end() > tail)
                     || !state.failures.may_flush(k.id, now))
-                    && layout::pick(&levels.levels, &k.options, &held, oldest).is_none()
+                    && layout::pick(&levels.levels, &k.options(), &held, oldest).is_none()
             })
     }
 

@@ -1,0 +1,135 @@
+//! `simulate`: what a layout comes to, without a disk.
+//!
+//! 1. A row is told whenever the puts have doubled, and at the end; behind them the levels are drawn as they are then.
+//! 2. With `--json`: one object a row.
+
+use drumlin::KeyspaceOptions;
+use drumlin::simulation::{Order, Point, Simulation, Workload};
+use serde_json::{Value, json};
+
+use crate::args::{Args, Simulate};
+use crate::failure::{Failure, Result};
+use crate::interrupt;
+use crate::output::{Output, bytes, count};
+use crate::progress::Watcher;
+
+/// A memtable has this part of the memory.
+const MEMTABLE_SHARE: u64 = 4;
+/// Bytes of memory that a put takes beside its key and value, about.
+const PUT_BYTES: u64 = 40;
+/// Cells of the longest bar.
+const BAR_CELLS: u64 = 40;
+
+pub fn run(args: &Args, asked: &Simulate) -> Result<()> {
+    let put_bytes = asked.key_size.saturating_add(asked.value_size).saturating_add(PUT_BYTES);
+    let memtable_bytes = asked.memory.saturating_mul(1 << 20) / MEMTABLE_SHARE;
+    let options = KeyspaceOptions {
+        layout: asked.laid.layout(),
+        level0_tables: asked.level0,
+        level1_bytes: asked.level1.saturating_mul(1 << 20),
+        level_ratio: asked.ratio,
+        table_bytes: asked.table.saturating_mul(1 << 20),
+        block_bytes: asked.block_size,
+        filter_bits_per_key: asked.bloom_bits,
+        ..KeyspaceOptions::default()
+    };
+    let workload = Workload {
+        keys: asked.keys.unwrap_or(asked.records),
+        key_bytes: asked.key_size,
+        value_bytes: asked.value_size,
+        memtable_puts: memtable_bytes / put_bytes,
+        order: if asked.ascending { Order::Ascending } else { Order::Random },
+    };
+    let refused = |error: drumlin::Error| Failure::Usage(error.to_string());
+    let mut simulation = Simulation::new(options, workload).map_err(refused)?;
+    let mut out = Output::new();
+    if !args.json {
+        out.line(format_args!(
+            "{:>16} {:>8} {:>6} {:>5} {:>9} {:>10} {:>10} {:>10} {:>13}",
+            "puts",
+            "written",
+            "space",
+            "runs",
+            "reads/get",
+            "reads/miss",
+            "filters",
+            "indexes",
+            "largest merge"
+        ))?;
+    }
+    let bar = Watcher::new(args.quiet).operations("puts".into(), asked.records);
+    let (mut point, mut next) = (simulation.point(), 0);
+    while point.puts < asked.records {
+        interrupt::check()?;
+        simulation.step().map_err(refused)?;
+        point = simulation.point();
+        bar.at(point.puts.min(asked.records));
+        if point.puts >= next.min(asked.records) {
+            next = point.puts.saturating_mul(2);
+            let mut told = Ok(());
+            bar.aside(|| told = row(args, &mut out, &point));
+            told?;
+        }
+    }
+    drop(bar);
+    if !args.json {
+        out.line("")?;
+        drawing(&mut out, &point)?;
+    }
+    out.finish()
+}
+
+fn row(args: &Args, out: &mut Output, point: &Point) -> Result<()> {
+    if args.json {
+        out.line(object(point))?;
+    } else {
+        out.line(format_args!(
+            "{:>16} {:>8.2} {:>6.2} {:>5} {:>9.3} {:>10.3} {:>10} {:>10} {:>13}",
+            count(point.puts),
+            point.write_amplification,
+            point.space_amplification,
+            point.runs,
+            point.reads_per_get,
+            point.reads_per_miss,
+            bytes(point.filter_bytes),
+            bytes(point.index_bytes),
+            bytes(point.largest_merge),
+        ))?;
+    }
+    out.flush()
+}
+
+fn object(point: &Point) -> Value {
+    let levels = point.levels.iter().map(|level| {
+        json!({"level": level.number, "tables": level.tables, "bytes": level.bytes, "entries": level.entries})
+    });
+    json!({
+        "puts": point.puts,
+        "write_amplification": point.write_amplification,
+        "space_amplification": point.space_amplification,
+        "runs": point.runs,
+        "reads_per_get": point.reads_per_get,
+        "reads_per_miss": point.reads_per_miss,
+        "filter_bytes": point.filter_bytes,
+        "index_bytes": point.index_bytes,
+        "largest_merge_bytes": point.largest_merge,
+        "levels": levels.collect::<Value>(),
+    })
+}
+
+/// The levels as bars.
+fn drawing(out: &mut Output, point: &Point) -> Result<()> {
+    let longest = point.levels.iter().map(|level| level.bytes).max().unwrap_or(1).max(1);
+    for level in &point.levels {
+        let cells = (level.bytes.saturating_mul(BAR_CELLS) / longest).max(1) as usize;
+        let tables = format!("{} tables", count(level.tables as u64));
+        out.line(format_args!(
+            "L{:<3} {:<40} {:>11} {:>14}",
+            level.number,
+            "█".repeat(cells),
+            bytes(level.bytes),
+            tables
+        ))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,55 @@
+//! `simulate`: what is foretold hangs together, and what cannot be is refused.
+
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a test is outside the engine")]
+
+mod support;
+
+use serde_json::Value;
+use support::Store;
+
+/// The rows of a simulation.
+fn rows(store: &Store, arguments: &[&str]) -> Vec<Value> {
+    let all = ["--json", "simulate"].iter().chain(arguments);
+    let said = store.run(all.copied());
+    said.text().lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+#[test]
+fn a_simulation_tells_rows_that_hang_together() {
+    let store = Store::new();
+    let rows = rows(&store, &["--layout", "lazy-leveled", "--records", "50000000", "--keys", "10000000"]);
+    assert!(rows.len() >= 5, "{rows:?}");
+    for pair in rows.windows(2) {
+        assert!(pair[0]["puts"].as_u64() < pair[1]["puts"].as_u64());
+    }
+    let last = rows.last().expect("there is one");
+    let figure = |name: &str| last[name].as_f64().expect(name);
+    assert!(figure("puts") >= 5e7);
+    assert!((1.0..9.0).contains(&figure("write_amplification")), "{last}");
+    assert!((1.0..1.7).contains(&figure("space_amplification")), "{last}");
+    assert!((1.0..1.5).contains(&figure("reads_per_get")) && figure("reads_per_miss") < 0.3, "{last}");
+    let levels = last["levels"].as_array().expect("levels");
+    let entries: u64 = levels.iter().filter_map(|level| level["entries"].as_u64()).sum();
+    assert!((10_000_000..16_000_000).contains(&entries), "{last}");
+    assert_eq!(levels.last().map(|level| &level["level"]), Some(&63.into()));
+}
+
+#[test]
+fn a_simulation_is_drawn() {
+    let store = Store::new();
+    let said = store.run(["simulate", "--records", "5000000", "--ascending"]);
+    let text = said.text();
+    assert!(text.contains("largest merge") && text.contains('█') && text.contains(" tables"), "{text}");
+}
+
+#[test]
+fn what_no_store_can_have_is_wrong_usage() {
+    let store = Store::new();
+    for wrong in [["--runs", "1"], ["--percent", "0"], ["--table", "99999999"], ["--memory", "0"]] {
+        let said =
+            store.run(["simulate", "--layout", "tiered", "--records", "10"].iter().chain(&wrong).copied());
+        assert_eq!(said.code, Some(2), "{wrong:?}: {said:?}");
+    }
+    let said = store.run(["--keyspace", "k", "simulate"]);
+    assert_eq!(said.code, Some(2), "{said:?}");
+}

@@ -1,0 +1,348 @@
+//! The tiered layouts: runs that lie over one another, merged with each other and not with what is below; lazy-leveled has one
+//! run at the bottom that everything above is merged into.
+//!
+//! Place: called by the functions of `layout`; reads tables' descriptions only, no file.
+//!
+//! A level from 1 holds one run, and older runs lie deeper: so every get, scan and job finds the order of versions where it is
+//! under any layout. A tier is a row of levels, twice as many as it may hold runs (D): while the older ones are merged, newer
+//! ones come to lie above. Level 0 is the tier before the first. With D = 8:
+//! ```text
+//! level  0      flushed tables           tier 0
+//! levels 1-16   at most 8 runs, or 16    tier 1     a run of each: about `level0_tables` memtables
+//! levels 17-32  .. while 8 are merged    tier 2     .. 8 times as much
+//! levels 33-63                           tier 3     .. 64 times; the last tier takes what is left of the levels
+//! level  63     the last run, lazy-leveled only
+//! ```
+//! The policy:
+//! - A component is what overlaps, one table by way of another; components are judged each by itself, so that keys that come in
+//!   order are not merged, and a part of the keys that is written much does not take the others along.
+//! - Where the runs of a component are D or more, the `merged_percent` oldest (the paper's m) are merged into one run of the next
+//!   tier: on its deepest level such that this and all above it are free there. In the last tier, into the place of the
+//!   oldest of them.
+//! - Level 0 goes to tier 1 as in the leveled layout, without what lies there.
+//! - Outputs are cut at borders (`policy`), so that components stay small; neighbours that are due are merged together up to
+//!   [`JOINED_TABLES`] tables' worth of bytes.
+//! - A run that has no room above it though there is some below is moved down.
+//! - Lazy-leveled: where what lies above the last run has more than `upper_percent` of its bytes, or of its entries, which counts
+//!   deletes for what they hide, all of it from level 1 on is merged into the last run.
+//!
+//! Space: a live byte, and in each tier D - 1 runs' worth of versions of it that are not live; lazy-leveled: `upper_percent` of
+//! the last run, level 0, and while a merge goes on, what it reads.
+//!
+//! Invariants: those of `plan`.
+//! Complexity: O(tables log tables) comparisons per pick.
+//! Concurrency: pure functions. Origin: sLSM §2.2 (runs, D, m, tombstones that end at a new deepest level); lazy leveling is
+//! Dostoevsky's. Tests: `tiered_tests.rs`.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::policy::{Bounds, Component, Inputs, Policy, bytes_of, tombstones_of, tombstones_pay};
+use crate::layout::plan::{Border, CompactionPlan, Reason, hull};
+use crate::layout::{KeySpan, ManualPick};
+use crate::options::{KeyspaceOptions, Layout};
+use crate::table::{TableHandle, TableMeta};
+use crate::version::{LEVEL_MAX, Levels};
+
+/// Bytes up to which components that are due are merged together, in full tables.
+const JOINED_TABLES: u64 = 4;
+/// The deepest level.
+const LAST: usize = LEVEL_MAX as usize;
+
+/// How levels are divided.
+#[derive(Clone, Copy)]
+pub(super) struct Tiers {
+    /// Runs that a tier may hold (D).
+    runs: usize,
+    /// Of these, how many are merged at a time.
+    merged: usize,
+    /// Lazy-leveled: what may lie above the last run, as a share of it.
+    upper: Option<f64>,
+}
+
+impl Tiers {
+    /// As the layout says; `None` if it has no tiers.
+    pub fn of(options: &KeyspaceOptions) -> Option<Tiers> {
+        match options.layout {
+            Layout::Leveled => None,
+            Layout::Tiered { runs, merged_percent } => {
+                let merged = (runs * usize::from(merged_percent)).div_ceil(100);
+                // Less than two is no merge.
+                Some(Tiers { runs, merged: merged.clamp(2.min(runs), runs), upper: None })
+            }
+            Layout::LazyLeveled { runs, upper_percent } => {
+                Some(Tiers { runs, merged: runs, upper: Some(f64::from(upper_percent) / 100.0) })
+            }
+        }
+    }
+
+    /// Levels of tiers end before this one.
+    fn end(self) -> usize {
+        if self.upper.is_some() { LAST } else { LAST + 1 }
+    }
+
+    /// How many tiers there are from tier 1 on.
+    fn count(self) -> usize {
+        ((self.end() - 1) / (2 * self.runs)).max(1)
+    }
+
+    /// The levels of a tier from 1 on.
+    fn levels(self, tier: usize) -> Range<usize> {
+        let start = 1 + (tier - 1) * 2 * self.runs;
+        let end = if tier == self.count() { self.end() } else { start + 2 * self.runs };
+        start..end
+    }
+}
+
+/// Something that is due.
+enum Due {
+    Level0,
+    /// The runs of a component of a tier.
+    Runs(usize, Component),
+    /// What lies above the last run, and that.
+    Upper(Component),
+}
+
+/// The plan for the most urgent work, if any is due and free to be done.
+pub(super) fn pick(policy: &Policy<'_>, tiers: Tiers) -> Option<CompactionPlan> {
+    let mut due = due(policy, tiers);
+    due.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let by_runs = due.into_iter().find_map(|(score, due)| match due {
+        Due::Level0 => leave_level0(policy, tiers, None, Reason::Level0Tables(policy.tables(0).len())),
+        Due::Runs(tier, component) => merge(policy, tiers, tier, component),
+        Due::Upper(component) => policy.plan_of(component.inputs, LAST, Reason::Upper(score)),
+    });
+    by_runs.or_else(|| pick_tombstones(policy))
+}
+
+/// What is due, each with by how much: from 1 on.
+fn due(policy: &Policy<'_>, tiers: Tiers) -> Vec<(f64, Due)> {
+    let mut all = Vec::new();
+    let level0 = policy.tables(0).len() as f64 / policy.options.level0_tables as f64;
+    if level0 >= 1.0 {
+        all.push((level0, Due::Level0));
+    }
+    for tier in 1..=tiers.count() {
+        let components = policy.components(tiers.levels(tier)).into_iter().map(|component| {
+            let is_free = |inputs: &&(u32, Vec<Arc<TableHandle>>)| !is_level_busy(policy, inputs);
+            let runs = component.inputs.iter().filter(is_free).count();
+            (runs as f64 / tiers.runs as f64, component)
+        });
+        all.extend(joined(policy, components).map(|(score, component)| (score, Due::Runs(tier, component))));
+    }
+    if let Some(share) = tiers.upper {
+        let components = policy.components(1..LAST + 1).into_iter().map(|component| {
+            // What a job is about to bring, or takes away, is left where it is, with what lies above.
+            let is_writing = |level: &usize| policy.is_written(std::iter::once(*level), &component.span);
+            let written = (1..LAST).rev().find(is_writing);
+            let busy = component.inputs.iter().rev().find(|inputs| is_level_busy(policy, inputs));
+            let first = written.max(busy.map(|(level, _)| *level as usize)).map_or(0, |level| level + 1);
+            let inputs = component.inputs.into_iter().filter(|(level, _)| *level as usize >= first).collect();
+            let rest = Component { span: component.span, inputs };
+            (upper_score(&rest, share), rest)
+        });
+        all.extend(joined(policy, components).map(|(score, component)| (score, Due::Upper(component))));
+    }
+    all
+}
+
+/// Those of the components, given by key, that have a score of 1 or more; neighbours as one, as long as they are small.
+fn joined<'a>(
+    policy: &'a Policy<'_>,
+    components: impl Iterator<Item = (f64, Component)> + 'a,
+) -> impl Iterator<Item = (f64, Component)> + 'a {
+    let bytes_max = policy.options.table_bytes.saturating_mul(JOINED_TABLES);
+    let mut components = components.peekable();
+    std::iter::from_fn(move || {
+        let (mut score, mut first) = components.find(|(score, _)| *score >= 1.0)?;
+        let mut bytes = bytes_of(first.tables());
+        while let Some((next, component)) = components.next_if(|(next, component)| {
+            // Over what another layer covers in part, both would be in the way of each other.
+            let levels =
+                |component: &Component| component.inputs.iter().map(|(level, _)| *level).collect::<Vec<_>>();
+            *next >= 1.0
+                && bytes + bytes_of(component.tables()) <= bytes_max
+                && levels(component) == levels(&first)
+        }) {
+            bytes += bytes_of(component.tables());
+            score = score.max(next);
+            first.join(policy.comparator(), component);
+        }
+        Some((score, first))
+    })
+}
+
+fn is_level_busy(policy: &Policy<'_>, (_, tables): &(u32, Vec<Arc<TableHandle>>)) -> bool {
+    tables.iter().any(|table| policy.is_busy(table))
+}
+
+/// What lies above the last run, as a share of what may.
+fn upper_score(component: &Component, share: f64) -> f64 {
+    let (mut upper, mut last) = ((0.0, 0.0), (0.0, 0.0));
+    for (level, tables) in &component.inputs {
+        let sum = if *level as usize == LAST { &mut last } else { &mut upper };
+        sum.0 += bytes_of(tables) as f64;
+        sum.1 += tables.iter().map(|table| entries_of(table.meta())).sum::<f64>();
+    }
+    let of = |upper: f64, last: f64| if upper > 0.0 { upper / (last * share).max(1.0) } else { 0.0 };
+    of(upper.0, last.0).max(of(upper.1, last.1))
+}
+
+/// Entries, with a range tombstone as one that may hide many.
+fn entries_of(meta: &TableMeta) -> f64 {
+    (meta.entries - meta.deletes.min(meta.entries)) as f64 + tombstones_of(meta) as f64
+}
+
+/// A plan that takes old tables of level 0 (of those in `bounds`) to tier 1.
+fn leave_level0(
+    policy: &Policy<'_>,
+    tiers: Tiers,
+    bounds: Option<Bounds<'_>>,
+    reason: Reason,
+) -> Option<CompactionPlan> {
+    policy.pick_level0(bounds, |inputs, _| descend(policy, tiers, vec![(0, inputs)], 1, reason))
+}
+
+/// A plan that merges the oldest runs of a component into the next tier.
+fn merge(policy: &Policy<'_>, tiers: Tiers, tier: usize, component: Component) -> Option<CompactionPlan> {
+    let mut inputs = component.inputs;
+    let reason = Reason::Runs(inputs.len());
+    inputs.drain(..inputs.len().saturating_sub(tiers.merged));
+    let oldest = inputs.last()?.0 as usize;
+    if tier == tiers.count() {
+        return policy.plan_of(inputs, oldest, reason);
+    }
+    descend(policy, tiers, inputs, tier + 1, reason)
+}
+
+/// A plan that merges the inputs into a tier, between each two borders onto the deepest level where there is room; or that makes
+/// room where there is none.
+fn descend(
+    policy: &Policy<'_>,
+    tiers: Tiers,
+    inputs: Inputs,
+    tier: usize,
+    reason: Reason,
+) -> Option<CompactionPlan> {
+    let whole = hull(policy.comparator(), inputs.iter().flat_map(|(_, tables)| tables))?;
+    let cuts = if policy.bottom() >= tiers.levels(tier).start { policy.borders(&whole) } else { Vec::new() };
+    let mut borders: Vec<Border> = Vec::with_capacity(cuts.len());
+    let mut first = None;
+    for at in 0..=cuts.len() {
+        let mut span = whole.clone();
+        if let Some(start) = at.checked_sub(1) {
+            span.start.clone_from(&cuts[start]);
+        }
+        if let Some(end) = cuts.get(at) {
+            span.end.clone_from(end);
+            span.end_exclusive = true;
+        }
+        let Some(level) = room(policy, tiers, tier, &span) else {
+            return make_room(policy, tiers, tier, &span);
+        };
+        match at.checked_sub(1) {
+            None => first = Some(level),
+            Some(start) => borders.push(Border { key: cuts[start].clone(), level: level as u32 }),
+        }
+    }
+    policy.plan_with(inputs, first?, borders, reason)
+}
+
+/// The deepest level of a tier such that `span` is free there and on those above it.
+fn room(policy: &Policy<'_>, tiers: Tiers, tier: usize, span: &KeySpan) -> Option<usize> {
+    let is_free = |level: &usize| {
+        policy.overlapping(*level, span).is_empty() && !policy.is_written(std::iter::once(*level), span)
+    };
+    tiers.levels(tier).take_while(is_free).last()
+}
+
+/// A plan that moves something in a tier down to the deepest level that is free under it, of a component that is in the way of
+/// `span`. If nothing of it can be moved, every table of it lies on another one, down to the tier's last level, and so many
+/// runs are due to be merged.
+fn make_room(policy: &Policy<'_>, tiers: Tiers, tier: usize, span: &KeySpan) -> Option<CompactionPlan> {
+    let levels = tiers.levels(tier);
+    let moved = |level: u32, tables: &[Arc<TableHandle>]| {
+        let whole = hull(policy.comparator(), tables)?;
+        let is_free = |below: &usize| {
+            policy.overlapping(*below, &whole).is_empty()
+                && !policy.is_written(std::iter::once(*below), &whole)
+        };
+        let below = (level as usize + 1..levels.end).take_while(is_free).last()?;
+        policy.plan_of(vec![(level, tables.to_vec())], below, Reason::Room)
+    };
+    let in_the_way = policy.components(levels.clone()).into_iter();
+    in_the_way.filter(|component| component.span.overlaps(policy.comparator(), span)).find_map(|component| {
+        // All of a level, or one table whose own keys are free.
+        component.inputs.iter().rev().find_map(|(level, tables)| {
+            moved(*level, tables).or_else(|| tables.chunks(1).find_map(|table| moved(*level, table)))
+        })
+    })
+}
+
+/// A plan for a table of the deepest level whose tombstones no snapshot needs any more.
+fn pick_tombstones(policy: &Policy<'_>) -> Option<CompactionPlan> {
+    let bottom = policy.bottom();
+    policy.tables(bottom).iter().enumerate().filter(|_| bottom > 0).find_map(|(at, table)| {
+        let meta = table.meta();
+        let pays = tombstones_pay(meta, meta.entries) && policy.rewrite_helps(meta);
+        pays.then(|| policy.rewrite(bottom, at, Reason::Tombstones)).flatten()
+    })
+}
+
+/// The next step of compacting `range` into one run.
+pub(super) fn pick_manual(policy: &Policy<'_>, tiers: Tiers, range: Bounds<'_>) -> ManualPick {
+    let mut is_blocked = policy.within(0, range).next().is_some();
+    if is_blocked && let Some(plan) = leave_level0(policy, tiers, Some(range), Reason::Manual) {
+        return ManualPick::Plan(plan);
+    }
+    for component in policy.components(1..LAST + 1) {
+        if !component.tables().any(|table| policy.overlaps_bounds(table, range)) {
+            continue;
+        }
+        let bottom = component.inputs.last().map_or(LAST, |(level, _)| *level as usize);
+        let output = if tiers.upper.is_some() { LAST } else { bottom };
+        let is_one = component.inputs.len() == 1 && bottom == output;
+        let plan = if is_one {
+            let helps = |at: &usize| policy.rewrite_helps(policy.tables(output)[*at].meta());
+            let mut within = policy.overlapping(output, &component.span).filter(helps).peekable();
+            if within.peek().is_none() {
+                continue;
+            }
+            within.find_map(|at| policy.rewrite(output, at, Reason::Manual))
+        } else {
+            policy.plan_of(component.inputs, output, Reason::Manual)
+        };
+        match plan {
+            Some(plan) => return ManualPick::Plan(plan),
+            None => is_blocked = true,
+        }
+    }
+    if is_blocked { ManualPick::Busy } else { ManualPick::Done }
+}
+
+/// Bytes that must be merged before nothing is due, about.
+pub(super) fn debt_bytes(policy: &Policy<'_>, tiers: Tiers) -> u64 {
+    let bytes = |due: (f64, Due)| match due.1 {
+        Due::Level0 => bytes_of(policy.tables(0)),
+        Due::Runs(_, component) | Due::Upper(component) => bytes_of(component.tables()),
+    };
+    due(policy, tiers).into_iter().map(bytes).sum()
+}
+
+/// How near a level is to being merged: by its tier's runs; the last run, by what lies above.
+pub(super) fn pressure_of(levels: &Levels, options: &KeyspaceOptions, tiers: Tiers, level: usize) -> f64 {
+    if level == 0 {
+        return levels.level(0).len() as f64 / options.level0_tables as f64;
+    }
+    if let Some(share) = tiers.upper.filter(|_| level == LAST) {
+        let upper: u64 = (1..LAST).map(|level| levels.level_bytes(level)).sum();
+        return upper as f64 / (levels.level_bytes(LAST) as f64 * share).max(1.0);
+    }
+    let of = (1..=tiers.count()).map(|tier| tiers.levels(tier)).find(|levels| levels.contains(&level));
+    let runs = of.map_or(0, |all| all.filter(|&level| !levels.level(level).is_empty()).count());
+    runs as f64 / tiers.runs as f64
+}
+
+#[cfg(test)]
+#[path = "tiered_tests.rs"]
+mod tests;

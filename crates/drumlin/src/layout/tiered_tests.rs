@@ -1,0 +1,269 @@
+//! Tests of the tiered policies, on a store of lists.
+
+use super::*;
+use crate::dice::Dice;
+use crate::key::Bytewise;
+use crate::layout::lists::{Sim, small_key};
+use crate::layout::policy::Inputs;
+use crate::layout::{debt_bytes, pick};
+
+const LAYOUTS: [Layout; 5] = [
+    Layout::Leveled,
+    Layout::Tiered { runs: 2, merged_percent: 100 },
+    Layout::Tiered { runs: 3, merged_percent: 60 },
+    Layout::LazyLeveled { runs: 3, upper_percent: 50 },
+    Layout::LazyLeveled { runs: 2, upper_percent: 200 },
+];
+
+/// A store of tables of so many entries, with this layout.
+fn sim(entries_per_table: usize, layout: Layout) -> Sim {
+    let mut sim = Sim::new(entries_per_table, 2, 3);
+    sim.options.layout = layout;
+    sim
+}
+
+#[test]
+fn every_read_stays_right_under_every_layout() {
+    const KEYS: u64 = 60;
+    for layout in LAYOUTS {
+        let (mut most_jobs, mut moves) = (0, 0);
+        for seed in 0..15 {
+            let mut dice = Dice(seed);
+            let mut sim = sim(3 + dice.below(4) as usize, layout);
+            for step in 0..700 {
+                sim.happen(&mut dice, KEYS, &format!("{layout:?} seed {seed} step {step}"));
+            }
+            (most_jobs, moves) = (most_jobs.max(sim.most_jobs), moves + sim.moves);
+            sim.wind_up(KEYS, &format!("{layout:?} seed {seed}"));
+        }
+        assert!(most_jobs >= 2 && moves > 20, "{layout:?}: {most_jobs} {moves}");
+    }
+}
+
+#[test]
+fn every_read_stays_right_while_the_layout_changes() {
+    const KEYS: u64 = 60;
+    for seed in 0..50 {
+        let mut dice = Dice(1000 + seed);
+        let mut sim = sim(3 + dice.below(4) as usize, dice.pick(&LAYOUTS));
+        for step in 0..900 {
+            if dice.below(100) == 0 {
+                sim.options.layout = dice.pick(&LAYOUTS);
+            }
+            sim.happen(&mut dice, KEYS, &format!("seed {seed} step {step}"));
+        }
+        sim.wind_up(KEYS, &format!("seed {seed}"));
+    }
+}
+
+/// Puts of random keys, flushed by `entries`, settled after each.
+fn load(sim: &mut Sim, keys: u64, puts: u64, entries: usize) {
+    let mut dice = Dice(7);
+    for _ in 0..puts {
+        sim.write(dice.below(keys).to_be_bytes().to_vec(), true);
+        if sim.memtable.points.len() == entries {
+            sim.flush();
+            sim.settle();
+        }
+    }
+}
+
+fn entries(sim: &Sim) -> u64 {
+    sim.levels.tables().map(|table| table.meta().entries).sum()
+}
+
+#[test]
+fn a_sequential_load_is_moved_and_never_rewritten() {
+    for layout in [Layout::TIERED, Layout::LAZY_LEVELED] {
+        let mut sim = sim(50, layout);
+        for number in 0..20_000u64 {
+            sim.write(number.to_be_bytes().to_vec(), true);
+            if sim.memtable.points.len() == 50 {
+                sim.flush();
+                sim.settle();
+            }
+        }
+        assert_eq!(sim.written_entries, 0, "{layout:?}: {:?}", sim.shape());
+    }
+}
+
+#[test]
+fn tiers_write_every_entry_once_each() {
+    let layout = Layout::Tiered { runs: 4, merged_percent: 100 };
+    let mut sim = sim(250, layout);
+    load(&mut sim, u64::MAX, 150_000, 250);
+    let amplification = sim.written_entries as f64 / sim.flushed_entries as f64;
+    // Runs of 750, 3000, 12000 and 48000 entries: four tiers.
+    assert!((2.0..=5.0).contains(&amplification), "{amplification:.2} {:?}", sim.shape());
+    let tiers = Tiers::of(&sim.options).expect("it has tiers");
+    for tier in 1..=4 {
+        let runs = tiers.levels(tier).filter(|&level| !sim.levels.level(level).is_empty()).count();
+        assert!(runs <= 4, "tier {tier}: {:?}", sim.shape());
+    }
+}
+
+#[test]
+fn lazy_leveled_keeps_to_its_space_and_writes_less_than_leveled() {
+    let written = |layout: Layout, bound: f64| {
+        let mut sim = sim(250, layout);
+        // Every key is written ten times.
+        load(&mut sim, 20_000, 200_000, 250);
+        let most = 20_000.0 * bound + 4.0 * 250.0;
+        assert!(entries(&sim) as f64 <= most, "{layout:?}: {} of {most}: {:?}", entries(&sim), sim.shape());
+        sim.written_entries as f64 / sim.flushed_entries as f64
+    };
+    let leveled = written(Layout::Leveled, 2.2);
+    let lazy = written(Layout::LAZY_LEVELED, 1.5);
+    let lazier = written(Layout::LazyLeveled { runs: 8, upper_percent: 100 }, 2.0);
+    assert!(lazy < leveled / 1.5 && lazier < lazy, "{leveled:.2} {lazy:.2} {lazier:.2}");
+}
+
+#[test]
+fn few_deletes_of_much_give_the_space_back() {
+    let mut sim = sim(50, Layout::LAZY_LEVELED);
+    load(&mut sim, 5000, 10_000, 50);
+    sim.compact_manually(None, None);
+    let full = entries(&sim);
+    sim.delete_range(1000u64.to_be_bytes().to_vec(), 4000u64.to_be_bytes().to_vec());
+    for number in 0..200u64 {
+        sim.write(number.to_be_bytes().to_vec(), true);
+        if number % 10 == 9 {
+            sim.flush();
+            sim.settle();
+        }
+    }
+    let (left, shape) = (entries(&sim), sim.shape());
+    assert!(left * 2 < full, "{left} of {full} entries are left of a range: {shape:?}");
+    for number in 0..1000u64 {
+        sim.write(number.to_be_bytes().to_vec(), false);
+        if number % 50 == 49 {
+            sim.flush();
+            sim.settle();
+        }
+    }
+    let (rest, shape) = (entries(&sim), sim.shape());
+    assert!(rest + 500 < left, "{rest} of {left} entries are left: {shape:?}");
+    sim.check_reads((0..5000u64).step_by(7).map(|n| n.to_be_bytes().to_vec()), "after the deletion");
+}
+
+#[test]
+fn another_layout_takes_over_what_it_finds() {
+    for first in LAYOUTS {
+        for second in LAYOUTS {
+            let mut sim = sim(100, first);
+            load(&mut sim, 10_000, 30_000, 100);
+            sim.options.layout = second;
+            load(&mut sim, 10_000, 30_000, 100);
+            sim.check_reads((0..10_000u64).step_by(31).map(|n| n.to_be_bytes().to_vec()), "changed");
+            let over = |key: u64| {
+                let key = key.to_be_bytes();
+                sim.levels.tables().filter(|table| table.meta().covers(&Bytewise, &key)).count()
+            };
+            let (found, most) = ((0..10_000).step_by(31).map(over).max(), 14);
+            assert!(found <= Some(most), "{first:?} to {second:?}: {found:?} {:?}", sim.shape());
+            if second == Layout::Leveled {
+                assert!(sim.levels.depth() <= 8, "{first:?} to {second:?}: {:?}", sim.shape());
+            }
+            assert_eq!(debt_bytes(&sim.levels, &sim.options), 0);
+        }
+    }
+}
+
+#[test]
+fn newer_runs_do_not_pass_older_ones_that_are_being_merged() {
+    let mut sim = sim(100, Layout::Tiered { runs: 2, merged_percent: 100 });
+    // Two runs of tier 1, which begin to be merged into tier 2; two newer ones come meanwhile.
+    let first = Tiers::of(&sim.options).expect("it has tiers").levels(1).start as u32;
+    let level = |at: u32| first + at;
+    sim.place(level(3), &[1, 5]);
+    sim.place(level(2), &[2, 6]);
+    let plan = pick(&sim.levels, &sim.options, &sim.running, crate::key::Lsn::MAX).expect("two runs are due");
+    assert_eq!(plan.inputs.len(), 2, "{plan}");
+    sim.begin(plan);
+    sim.place(level(1), &[1, 3]);
+    sim.place(level(0), &[1, 4]);
+    let plan = pick(&sim.levels, &sim.options, &sim.running, crate::key::Lsn::MAX);
+    assert!(plan.is_none(), "{plan:?}");
+    sim.finish(0);
+    sim.settle();
+    sim.check_reads((0..10).map(small_key), "done");
+}
+
+#[test]
+fn a_component_is_all_that_overlaps_and_nothing_else() {
+    let mut sim = sim(100, Layout::TIERED);
+    sim.place(1, &[1, 3]);
+    sim.place(2, &[3, 5]);
+    sim.place(2, &[7, 8]);
+    sim.place(4, &[5]);
+    sim.place(9, &[6]);
+    let policy = Policy {
+        levels: &sim.levels,
+        options: &sim.options,
+        running: &sim.running,
+        oldest_snapshot: crate::key::Lsn::MAX,
+    };
+    let spans: Vec<(usize, Vec<u32>)> = policy
+        .components(1..LAST + 1)
+        .iter()
+        .map(|component| {
+            (component.tables().count(), component.inputs.iter().map(|(level, _)| *level).collect())
+        })
+        .collect();
+    assert_eq!(spans, [(3, vec![1, 2, 4]), (1, vec![9]), (1, vec![2])]);
+    assert!(policy.components(5..9).is_empty());
+    let whole = policy.components(1..3);
+    assert!(whole[0].span.contains(&Bytewise, &small_key(4)) && whole.len() == 2);
+}
+
+#[test]
+fn no_plan_takes_tables_past_others_or_past_a_job() {
+    let mut sim = sim(100, Layout::TIERED);
+    sim.place(6, &[2, 7]);
+    sim.place(5, &[20, 21]);
+    sim.place(3, &[3]);
+    sim.place(1, &[1, 5]);
+    let tables = |level: usize| (level as u32, sim.levels.level(level).to_vec());
+    let policy = Policy {
+        levels: &sim.levels,
+        options: &sim.options,
+        running: &sim.running,
+        oldest_snapshot: crate::key::Lsn::MAX,
+    };
+    let plan = |inputs: Inputs, output| policy.plan_of(inputs, output, Reason::Manual);
+    assert!(plan(vec![tables(1)], 2).is_some_and(|plan| plan.trivial_move));
+    assert!(plan(vec![tables(1)], 4).is_none(), "level 3 stays between");
+    assert!(plan(vec![tables(1), tables(3)], 4).is_some());
+    assert!(plan(vec![tables(1), tables(3)], 7).is_none(), "level 6 stays between");
+    assert!(
+        plan(vec![tables(1), tables(3), tables(6)], 9).is_some_and(|plan| plan.bottom && !plan.trivial_move)
+    );
+    assert!(plan(vec![tables(6)], 2).is_none(), "upwards past level 3");
+    assert!(plan(vec![tables(3), tables(6)], 2).is_some());
+    // A job that writes to level 4 within the span.
+    let mut running = sim.running.clone();
+    running.begin(&plan(vec![tables(3)], 4).expect("nothing is between"));
+    let policy = Policy { running: &running, ..policy };
+    assert!(policy.plan_of(vec![tables(1)], 2, Reason::Manual).is_some());
+    assert!(policy.plan_of(vec![tables(5)], 9, Reason::Manual).is_some(), "other keys");
+    assert!(policy.plan_of(vec![tables(6)], 9, Reason::Manual).is_some(), "deeper than what it writes");
+    let past = vec![tables(1), tables(6)];
+    assert!(policy.plan_of(past, 7, Reason::Manual).is_none());
+}
+
+#[test]
+fn merges_stay_small_where_the_last_run_is_large() {
+    for layout in [Layout::TIERED, Layout::LAZY_LEVELED, Layout::LazyLeveled { runs: 3, upper_percent: 50 }] {
+        let mut sim = sim(250, layout);
+        load(&mut sim, 100_000, 60_000, 1000);
+        sim.compact_manually(None, None);
+        let last = sim.levels.depth() - 1;
+        let tables = sim.levels.level(last).len();
+        assert!(tables > 100, "{layout:?}: {:?}", sim.shape());
+        sim.largest_job = 0;
+        load(&mut sim, 100_000, 60_000, 1000);
+        // What level 0 brings is as large as four memtables; the rest goes by what lies above a few tables.
+        let most = sim.largest_job / sim.options.table_bytes;
+        assert!(most <= 4 * 4 + 4, "{layout:?}: a job of {most} tables: {:?}", sim.shape());
+    }
+}

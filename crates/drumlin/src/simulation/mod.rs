@@ -1,0 +1,415 @@
+//! Simulation: what a layout comes to, without a disk: the store's own policies over tables that are descriptions only.
+//!
+//! Place: for programs, and for `drumlin simulate`; asks `layout` as the scheduler of `db` does, and carries plans out by
+//! expectation instead of `compaction`.
+//!
+//! What is expected: keys are drawn evenly from a space of N, or come in order. A table that spans a part f of the space has its
+//! keys spread evenly over f N. Of runs with n1, n2, .. of these keys, a merge leaves f N (1 - (1 - n1 / f N) (1 - n2 / f N) ..):
+//! of versions of a key one stays.
+//!
+//! Left out: deletes, snapshots, and time. A merge is done before the next flush, so that what a slow device would pile up at
+//! level 0 is not there.
+//!
+//! Invariants:
+//! 1. Shape and writes are those of the policies that a store runs: the same code chooses.
+//! 2. A step changes nothing but the simulation; nothing is read or written.
+//!
+//! Complexity: a step takes O(T log T) for each plan, T tables. Concurrency: a value. Origin: sLSM §2.6 and §2.7 for what lookups
+//! and writes cost. Tests: below.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::env::MemFs;
+use crate::error::{Error, Result};
+use crate::filter;
+use crate::key::{KeyHasher, Lsn, bytewise};
+use crate::layout::{self, CompactionPlan, Running};
+use crate::options::KeyspaceOptions;
+use crate::table::{Shelf, TableHandle, TableId, TableMeta, TableOptions};
+use crate::version::Levels;
+
+/// Bytes that an entry takes in a block beside its key and value, about.
+const ENTRY_BYTES: f64 = 10.0;
+/// Bytes that an index entry takes beside its key, about.
+const INDEX_BYTES: f64 = 12.0;
+/// Plans after one flush, at most: a policy that goes on and on is a fault.
+const PLANS_MAX: usize = 1_000_000;
+
+/// In which order keys come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Each is drawn from all with the same chance.
+    Random,
+    /// Ascending, from the first again after the last.
+    Ascending,
+}
+
+/// What is simulated.
+#[derive(Clone, Debug)]
+pub struct Workload {
+    /// Different keys.
+    pub keys: u64,
+    /// Bytes of a key.
+    pub key_bytes: u64,
+    /// Bytes of a value, as it is stored.
+    pub value_bytes: u64,
+    /// Puts that a memtable holds.
+    pub memtable_puts: u64,
+    /// The order of keys.
+    pub order: Order,
+}
+
+/// The tables of one level.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Level {
+    /// Its number.
+    pub number: usize,
+    /// How many there are.
+    pub tables: usize,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Their entries.
+    pub entries: u64,
+}
+
+/// How things stand after some puts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Point {
+    /// Puts so far.
+    pub puts: u64,
+    /// Bytes of tables written for each byte of keys and values that was put. The log is not counted.
+    pub write_amplification: f64,
+    /// Bytes of tables for each byte that tables without an old version would have.
+    pub space_amplification: f64,
+    /// Runs that a key may lie in: tables of level 0, and levels below.
+    pub runs: usize,
+    /// Blocks that a get of a key that is there reads, if filters and indexes are in memory and blocks are not.
+    pub reads_per_get: f64,
+    /// The same for a key that is not there.
+    pub reads_per_miss: f64,
+    /// Bytes of filters.
+    pub filter_bytes: u64,
+    /// Bytes of indexes.
+    pub index_bytes: u64,
+    /// The most bytes that a merge has read so far: as much again is on the device until it is done.
+    pub largest_merge: u64,
+    /// Levels that have tables.
+    pub levels: Vec<Level>,
+}
+
+/// A simulated keyspace.
+pub struct Simulation {
+    options: KeyspaceOptions,
+    workload: Workload,
+    shelf: Arc<Shelf>,
+    levels: Levels,
+    next_id: u64,
+    next_lsn: u64,
+    puts: u64,
+    written: u64,
+    largest_merge: u64,
+}
+
+impl Simulation {
+    /// An empty keyspace.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for options that no keyspace can have, and for a workload without keys or puts.
+    pub fn new(options: KeyspaceOptions, workload: Workload) -> Result<Simulation> {
+        options.validate()?;
+        if workload.keys == 0 || workload.memtable_puts == 0 || workload.key_bytes + workload.value_bytes == 0
+        {
+            return Err(Error::invalid("a simulated workload has keys, bytes, and memtables with puts"));
+        }
+        let levels = Levels::new(bytewise(), Vec::new());
+        let shelf = Shelf::bounded(MemFs::new(), 0);
+        Ok(Simulation {
+            options: KeyspaceOptions { comparator: bytewise(), ..options },
+            workload,
+            shelf,
+            levels,
+            next_id: 1,
+            next_lsn: 1,
+            puts: 0,
+            written: 0,
+            largest_merge: 0,
+        })
+    }
+
+    /// Fills a memtable, flushes it, and merges until nothing is due. O(plans x tables log tables).
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the policy does not come to rest.
+    pub fn step(&mut self) -> Result<()> {
+        let Workload { keys, memtable_puts: puts, order, .. } = self.workload;
+        let space = keys as f64;
+        let (from, to, entries) = match order {
+            Order::Random => (0.0, 1.0, space * -(-(puts as f64) / space).exp_m1()),
+            Order::Ascending => {
+                let at = (self.puts % keys) as f64;
+                let until = (at + puts as f64).min(space);
+                (at / space, until / space, until - at)
+            }
+        };
+        self.puts += puts;
+        self.next_lsn += puts;
+        let table = self.table(from, to, entries, self.next_lsn);
+        self.written += table.meta().file_bytes;
+        self.levels = self.levels.apply(&[(0, table)], &[]);
+        for _ in 0..PLANS_MAX {
+            match layout::pick(&self.levels, &self.options, &Running::new(), Lsn::MAX) {
+                Some(plan) => self.carry_out(&plan),
+                None => return Ok(()),
+            }
+        }
+        Err(Error::invalid("the layout never comes to rest"))
+    }
+
+    /// How things stand. O(tables).
+    pub fn point(&self) -> Point {
+        let levels: Vec<Level> = (0..self.levels.depth())
+            .map(|number| {
+                let tables = self.levels.level(number);
+                let sum = |of: fn(&TableMeta) -> u64| tables.iter().map(|table| of(table.meta())).sum();
+                let (bytes, entries) = (sum(|meta| meta.file_bytes), sum(|meta| meta.entries));
+                Level { number, tables: tables.len(), bytes, entries }
+            })
+            .filter(|level| level.tables > 0)
+            .collect();
+        let put_bytes = self.puts as f64 * self.user_bytes();
+        let bytes: u64 = levels.iter().map(|level| level.bytes).sum();
+        let space = self.workload.keys as f64;
+        // Entries of each run, from the newest on.
+        let runs: Vec<f64> = self
+            .levels
+            .level(0)
+            .iter()
+            .map(|table| table.meta().entries as f64)
+            .chain(levels.iter().filter(|level| level.number > 0).map(|level| level.entries as f64))
+            .collect();
+        let alive = space * (1.0 - runs.iter().map(|run| (1.0 - run / space).max(0.0)).product::<f64>());
+        let false_positive = filter::error_of(self.options.filter_bits_per_key);
+        let (mut reads, mut left) = (0.0, 1.0);
+        for run in &runs {
+            let here = left * (run / alive.max(1.0)).min(1.0);
+            reads += here + (left - here) * false_positive;
+            left -= here;
+        }
+        let entries: u64 = levels.iter().map(|level| level.entries).sum();
+        Point {
+            puts: self.puts,
+            write_amplification: self.written as f64 / put_bytes.max(1.0),
+            space_amplification: bytes as f64 / (alive * self.entry_bytes()).max(1.0),
+            runs: runs.len(),
+            reads_per_get: reads,
+            reads_per_miss: runs.len() as f64 * false_positive,
+            filter_bytes: (entries as f64 * self.options.filter_bits_per_key / 8.0) as u64,
+            index_bytes: (entries as f64 * self.index_bytes()) as u64,
+            largest_merge: self.largest_merge,
+            levels,
+        }
+    }
+
+    fn user_bytes(&self) -> f64 {
+        (self.workload.key_bytes + self.workload.value_bytes) as f64
+    }
+
+    /// Bytes of the index for an entry: a fence pointer for each block.
+    fn index_bytes(&self) -> f64 {
+        let in_block = (self.options.block_bytes as f64 / (self.user_bytes() + ENTRY_BYTES)).max(1.0);
+        (self.workload.key_bytes as f64 + INDEX_BYTES) / in_block
+    }
+
+    /// Bytes of a file for an entry.
+    fn entry_bytes(&self) -> f64 {
+        self.user_bytes() + ENTRY_BYTES + self.options.filter_bits_per_key / 8.0 + self.index_bytes()
+    }
+
+    /// A table of so many entries from one part of the key space to another.
+    fn table(&mut self, from: f64, to: f64, entries: f64, lsn: u64) -> Arc<TableHandle> {
+        let key = |part: f64| ((part * u64::MAX as f64) as u64).to_be_bytes().to_vec();
+        let (smallest, largest) = (key(from), key(to));
+        let meta = TableMeta {
+            id: TableId(self.next_id),
+            file_bytes: (entries * self.entry_bytes()).max(1.0) as u64,
+            entries: (entries.round() as u64).max(1),
+            smallest,
+            largest,
+            // The next table may begin there.
+            largest_exclusive: to < 1.0,
+            min_lsn: Lsn(1),
+            max_lsn: Lsn(lsn),
+            raw_bytes: (entries * self.user_bytes()) as u64,
+            ..TableMeta::default()
+        };
+        self.next_id += 1;
+        let options = TableOptions::new(&self.options, KeyHasher::new(1));
+        TableHandle::new(&self.shelf, PathBuf::new(), meta, options)
+    }
+
+    fn carry_out(&mut self, plan: &CompactionPlan) {
+        let removed: Vec<(u32, TableId)> =
+            plan.tables().map(|(level, table)| (level, table.meta().id)).collect();
+        let added: Vec<(u32, Arc<TableHandle>)> = if plan.trivial_move {
+            plan.tables().map(|(_, table)| (plan.output_level, table.clone())).collect()
+        } else {
+            self.largest_merge = self.largest_merge.max(plan.input_bytes());
+            self.merged(plan)
+        };
+        self.levels = self.levels.apply(&added, &removed);
+    }
+
+    /// The tables that a merge leaves.
+    fn merged(&mut self, plan: &CompactionPlan) -> Vec<(u32, Arc<TableHandle>)> {
+        let part = |key: &[u8]| {
+            let bytes = key.try_into().map_or(0, u64::from_be_bytes);
+            bytes as f64 / u64::MAX as f64
+        };
+        // Stretches between ends of tables, in each of which every run has its keys spread evenly.
+        let mut ends: Vec<f64> = Vec::new();
+        let mut runs: Vec<Vec<(f64, f64, f64)>> = Vec::new();
+        for (level, tables) in &plan.inputs {
+            let spread = |table: &Arc<TableHandle>| {
+                let meta = table.meta();
+                (part(&meta.smallest), part(&meta.largest), meta.entries as f64)
+            };
+            let run: Vec<(f64, f64, f64)> = tables.iter().map(spread).collect();
+            ends.extend(run.iter().flat_map(|(from, to, _)| [*from, *to]));
+            match level {
+                0 => runs.extend(run.into_iter().map(|table| vec![table])),
+                _ => runs.push(run),
+            }
+        }
+        let borders: Vec<f64> = plan.borders.iter().map(|border| part(&border.key)).collect();
+        ends.extend(&borders);
+        ends.sort_by(f64::total_cmp);
+        ends.dedup();
+        let space = self.workload.keys as f64;
+        let lsn = plan.tables().map(|(_, table)| table.meta().max_lsn.0).max().unwrap_or_default();
+        let mut at = vec![0; runs.len()];
+        let mut stretches: Vec<(f64, f64, f64)> = Vec::with_capacity(ends.len());
+        for pair in ends.windows(2) {
+            let (from, to) = (pair[0], pair[1]);
+            let keys = (to - from) * space;
+            let mut absent = 1.0;
+            for (run, at) in runs.iter().zip(&mut at) {
+                while run.get(*at).is_some_and(|(_, end, _)| *end <= from) {
+                    *at += 1;
+                }
+                if let Some((start, end, entries)) = run.get(*at).filter(|(start, _, _)| *start < to) {
+                    let density = entries / ((end - start) * space).max(f64::MIN_POSITIVE);
+                    absent *= (1.0 - density).max(0.0);
+                }
+            }
+            stretches.push((from, to, keys * (1.0 - absent)));
+        }
+        let entries: f64 = stretches.iter().map(|(_, _, entries)| entries).sum();
+        let count = (entries * self.entry_bytes() / self.options.table_bytes as f64).ceil().max(1.0);
+        let full = entries / count;
+        let (mut tables, mut start, mut held) = (Vec::new(), stretches.first().map_or(0.0, |s| s.0), 0.0);
+        let mut level = plan.output_level;
+        for (from, to, mut rest) in stretches {
+            if let Ok(at) = borders.binary_search_by(|border| border.total_cmp(&from)) {
+                if held >= 1.0 {
+                    self.written += self.push(&mut tables, level, (start, from), held, lsn);
+                }
+                (start, held, level) = (from, 0.0, plan.borders[at].level);
+            }
+            let density = rest / (to - from).max(f64::MIN_POSITIVE);
+            let mut from = from;
+            while held + rest >= full * (1.0 - 1e-9) && rest > 0.0 {
+                let taken = (full - held).min(rest);
+                let end = (from + taken / density).min(to);
+                let end = if rest - taken < 1e-6 { to } else { end };
+                self.written += self.push(&mut tables, level, (start, end), held + taken, lsn);
+                (start, from, held) = (end, end, 0.0);
+                rest -= taken;
+            }
+            held += rest;
+        }
+        if let Some(end) = ends.last().filter(|end| held >= 1.0 && **end > start) {
+            self.written += self.push(&mut tables, level, (start, *end), held, lsn);
+        }
+        tables
+    }
+
+    fn push(
+        &mut self,
+        tables: &mut Vec<(u32, Arc<TableHandle>)>,
+        level: u32,
+        (from, to): (f64, f64),
+        entries: f64,
+        lsn: u64,
+    ) -> u64 {
+        let table = self.table(from, to, entries, lsn);
+        let bytes = table.meta().file_bytes;
+        tables.push((level, table));
+        bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::Layout;
+
+    fn simulated(layout: Layout, keys: u64, puts: u64, order: Order) -> Point {
+        let options = KeyspaceOptions {
+            layout,
+            table_bytes: 4 << 20,
+            level1_bytes: 64 << 20,
+            ..KeyspaceOptions::default()
+        };
+        let workload = Workload { keys, key_bytes: 16, value_bytes: 100, memtable_puts: 100_000, order };
+        let mut simulation = Simulation::new(options, workload).expect("it can be");
+        while simulation.puts < puts {
+            simulation.step().expect("it comes to rest");
+        }
+        simulation.point()
+    }
+
+    #[test]
+    fn keys_in_order_are_written_once() {
+        for layout in [Layout::Leveled, Layout::TIERED, Layout::LAZY_LEVELED] {
+            let point = simulated(layout, 100_000_000, 5_000_000, Order::Ascending);
+            let per_entry = point.write_amplification;
+            assert!((1.0..1.2).contains(&per_entry), "{layout:?}: {point:?}");
+            assert!((point.space_amplification - 1.0).abs() < 0.01, "{layout:?}: {point:?}");
+        }
+    }
+
+    #[test]
+    fn layouts_differ_as_their_descriptions_say() {
+        // Every key is written twice on average.
+        let of = |layout| simulated(layout, 10_000_000, 20_000_000, Order::Random);
+        let (leveled, tiered, lazy) = (of(Layout::Leveled), of(Layout::TIERED), of(Layout::LAZY_LEVELED));
+        assert!(tiered.write_amplification < lazy.write_amplification, "{tiered:?} {lazy:?}");
+        assert!(lazy.write_amplification < leveled.write_amplification, "{lazy:?} {leveled:?}");
+        assert!(leveled.runs < lazy.runs && lazy.runs < tiered.runs + 8, "{leveled:?} {lazy:?} {tiered:?}");
+        assert!(lazy.space_amplification < 1.6, "{lazy:?}");
+        assert!(leveled.reads_per_get < 1.1 && tiered.reads_per_get < 1.5, "{leveled:?} {tiered:?}");
+    }
+
+    #[test]
+    fn no_key_is_made_or_lost() {
+        let point = simulated(Layout::LAZY_LEVELED, 1_000_000, 20_000_000, Order::Random);
+        let last = point.levels.last().expect("it has one");
+        assert!(last.number == 63 && (990_000..=1_000_000).contains(&last.entries), "{point:?}");
+        let once = simulated(Layout::Leveled, u64::MAX >> 12, 3_000_000, Order::Random);
+        let entries: u64 = once.levels.iter().map(|level| level.entries).sum();
+        assert!((2_990_000..=3_010_000).contains(&entries), "{once:?}");
+    }
+
+    #[test]
+    fn what_cannot_be_simulated_is_refused() {
+        let workload =
+            Workload { keys: 0, key_bytes: 16, value_bytes: 100, memtable_puts: 1, order: Order::Random };
+        assert!(Simulation::new(KeyspaceOptions::default(), workload.clone()).is_err());
+        let wrong = KeyspaceOptions {
+            layout: Layout::Tiered { runs: 1, merged_percent: 1 },
+            ..KeyspaceOptions::default()
+        };
+        assert!(Simulation::new(wrong, Workload { keys: 1, ..workload }).is_err());
+    }
+}
