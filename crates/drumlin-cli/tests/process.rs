@@ -84,7 +84,7 @@ fn offered_by_bash(words: &[&str]) -> Option<String> {
 #[test]
 fn bash_completes_commands_options_and_their_values() {
     let Some(commands) = offered_by_bash(&["drumlin", "s"]) else { return };
-    assert_eq!(commands.lines().collect::<Vec<_>>(), ["size", "scan", "stats", "shape"]);
+    assert_eq!(commands.lines().collect::<Vec<_>>(), ["size", "scan", "stats", "shape", "simulate"]);
     let of = |words: &[&str]| offered_by_bash(words).unwrap();
     assert!(of(&["drumlin", "put", "--h"]).lines().any(|word| word == "--hex"));
     assert!(of(&["drumlin", "load", "--format", "j"]).lines().eq(["jsonl"]));
