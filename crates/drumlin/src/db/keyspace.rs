@@ -5,7 +5,7 @@
 
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use crossbeam_epoch as epoch;
 
@@ -42,6 +42,8 @@ pub(crate) struct KeyspaceState {
     pub dropped: AtomicBool,
     /// Nanoseconds each write is delayed for the debt on disk; 0 without.
     pub delay_ns: AtomicU64,
+    /// As its options have it, `MAX` for none. A hint when to turn, so Relaxed.
+    pub memtable_bytes: AtomicUsize,
     /// Replaced under the manifest's lock, behind the edit that says so.
     options: Mutex<Arc<KeyspaceOptions>>,
     tiering: Mutex<Tiering>,
@@ -65,6 +67,7 @@ impl KeyspaceState {
             current,
             dropped,
             delay_ns,
+            memtable_bytes: AtomicUsize::new(options.memtable_bytes.unwrap_or(usize::MAX)),
             options: Mutex::new(Arc::new(options)),
             tiering: Mutex::default(),
         }
@@ -77,6 +80,7 @@ impl KeyspaceState {
 
     /// From now on its options are these; for `Store::set_options`.
     pub fn replace_options(&self, options: KeyspaceOptions) {
+        self.memtable_bytes.store(options.memtable_bytes.unwrap_or(usize::MAX), Ordering::Relaxed);
         *self.options.lock() = Arc::new(options);
     }
 

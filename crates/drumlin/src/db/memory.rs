@@ -120,7 +120,12 @@ impl Memory {
 
     /// Bytes at which a memtable of a keyspace with these options is turned.
     pub fn memtable_limit(&self, options: &KeyspaceOptions) -> usize {
-        options.memtable_bytes.unwrap_or(usize::MAX).min(self.memtable_share / 2).min(MEMTABLE_BYTES_MAX)
+        self.bounded(options.memtable_bytes.unwrap_or(usize::MAX))
+    }
+
+    /// So many bytes of one memtable, as far as the store's memory allows.
+    pub fn bounded(&self, memtable_bytes: usize) -> usize {
+        memtable_bytes.min(self.memtable_share / 2).min(MEMTABLE_BYTES_MAX)
     }
 
     /// An empty memtable on the account of the pool, for a keyspace that had none before.

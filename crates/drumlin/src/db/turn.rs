@@ -15,6 +15,7 @@
 //! Concurrency: `on_border` runs on the thread that opens segments and waits for nobody. A pad is a write like any other,
 //! under a key lock. Tests: `census`, `store_tests`, tests/memory.rs, tests/graveyard.rs, tests/standing_still.rs.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use crossbeam_epoch as epoch;
@@ -44,7 +45,8 @@ impl log::Owner for Weak<Store> {
 impl Store {
     /// Bytes at which a keyspace's memtable is turned.
     pub fn memtable_limit(&self, keyspace: &KeyspaceState) -> usize {
-        self.memory.memtable_limit(&keyspace.options())
+        // Asked by every write of a keyspace that is not logged: no lock.
+        self.memory.bounded(keyspace.memtable_bytes.load(Ordering::Relaxed))
     }
 
     /// A version was reserved in `generation`: tells the workers, once, of a memtable that has outgrown its limit and is not
