@@ -29,11 +29,7 @@ fn every_read_stays_right_while_jobs_of_all_levels_run_side_by_side() {
 fn a_sequential_load_is_moved_and_never_rewritten() {
     let mut sim = Sim::new(50, 4, 4);
     for number in 0..20_000u64 {
-        sim.write(number.to_be_bytes().to_vec(), true);
-        if sim.memtable.points.len() == 50 {
-            sim.flush();
-            sim.settle();
-        }
+        sim.feed(number.to_be_bytes().to_vec(), true, 50);
     }
     assert_eq!(sim.written_entries, 0, "{:?}", sim.shape());
     assert!(sim.levels.depth() >= 4);
@@ -44,11 +40,7 @@ fn a_random_load_is_rewritten_no_more_than_the_levels_explain() {
     let mut sim = Sim::new(250, 4, 4);
     let mut dice = Dice(1);
     for _ in 0..150_000 {
-        sim.write(dice.below(100_000).to_be_bytes().to_vec(), true);
-        if sim.memtable.points.len() == 250 {
-            sim.flush();
-            sim.settle();
-        }
+        sim.feed(dice.below(100_000).to_be_bytes().to_vec(), true, 250);
     }
     let amplification = sim.written_entries as f64 / sim.flushed_entries as f64;
     // Levels of 1000, 4000, 16000 and 64000 entries: at most (ratio + 1) a level.
@@ -60,12 +52,8 @@ fn a_random_load_is_rewritten_no_more_than_the_levels_explain() {
 fn deleted_ranges_give_their_space_back_without_being_asked() {
     let mut sim = Sim::new(50, 4, 4);
     let mut dice = Dice(2);
-    for number in 0..10_000u64 {
-        sim.write(dice.below(5000).to_be_bytes().to_vec(), true);
-        if number % 50 == 49 {
-            sim.flush();
-            sim.settle();
-        }
+    for _ in 0..10_000u64 {
+        sim.feed(dice.below(5000).to_be_bytes().to_vec(), true, 50);
     }
     let full: u64 = bytes_of(sim.levels.tables());
     sim.delete_range(1000u64.to_be_bytes().to_vec(), 4000u64.to_be_bytes().to_vec());
@@ -73,11 +61,7 @@ fn deleted_ranges_give_their_space_back_without_being_asked() {
     sim.settle();
     // The tombstone waits at level 0 until that is compacted; a few more flushes see to it.
     for number in 0..150u64 {
-        sim.write(number.to_be_bytes().to_vec(), true);
-        if number % 50 == 49 {
-            sim.flush();
-            sim.settle();
-        }
+        sim.feed(number.to_be_bytes().to_vec(), true, 50);
     }
     let left: u64 = bytes_of(sim.levels.tables());
     assert!(left * 2 < full, "{left} of {full} bytes are left: {:?}", sim.shape());

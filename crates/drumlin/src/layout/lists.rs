@@ -369,6 +369,15 @@ pub fn small_key(number: u64) -> Vec<u8> {
 }
 
 impl Sim {
+    /// Writes a key; with so many entries the memtable is flushed, and all that is due is done.
+    pub fn feed(&mut self, key: Vec<u8>, is_put: bool, entries: usize) {
+        self.write(key, is_put);
+        if self.memtable.points.len() == entries {
+            self.flush();
+            self.settle();
+        }
+    }
+
     /// One of the things that happen to a store, by chance: writes, deletes, snapshots, flushes, jobs that begin and that end,
     /// in any order. After each job every key is read.
     pub fn happen(&mut self, dice: &mut Dice, keys: u64, story: &str) {
