@@ -18,7 +18,8 @@ const STEPS: &[Step] = &[
     ("clippy", clippy),
     ("doc", doc),
     ("test", || show("test", &mut cargo(&tree::root(), &["test", "--workspace"]))),
-    ("sorted", || flagged("sorted", "sorted_memory", &["test", "-p", "drumlin"])),
+    ("lazy", || flagged("lazy", &["sorted_memory", "lazy_layout"], &["test", "-p", "drumlin"])),
+    ("runs", || flagged("runs", &["runs_memory", "tiered_layout"], &["test", "-p", "drumlin"])),
     ("loom", || loom(&[])),
     ("tour", tour),
 ];
@@ -70,14 +71,15 @@ fn doc() -> Result<(), String> {
 /// The model-checked tests.
 pub fn loom(arguments: &[String]) -> Result<(), String> {
     let filter = arguments.first().map_or("loom_", String::as_str);
-    flagged("loom", "loom", &["test", "-p", "drumlin", "--release", "--lib", filter])
+    flagged("loom", &["loom"], &["test", "-p", "drumlin", "--release", "--lib", filter])
 }
 
-/// What cargo is told, with `--cfg` and a flag for the compiler, in a target directory of its own: the flag rebuilds everything.
-fn flagged(name: &str, flag: &str, arguments: &[&str]) -> Result<(), String> {
-    let flags = std::env::var("RUSTFLAGS").unwrap_or_default();
+/// What cargo is told, with `--cfg` and flags for the compiler, in a target directory of its own: a flag rebuilds everything.
+fn flagged(name: &str, flags: &[&str], arguments: &[&str]) -> Result<(), String> {
+    let usual = std::env::var("RUSTFLAGS").unwrap_or_default();
     let mut command = cargo(&tree::root(), arguments);
-    command.env("RUSTFLAGS", format!("{flags} --cfg {flag}").trim_start());
+    let flags: String = flags.iter().map(|flag| format!(" --cfg {flag}")).collect();
+    command.env("RUSTFLAGS", format!("{usual}{flags}").trim_start());
     show(name, command.env("CARGO_TARGET_DIR", tree::target().join(name)))
 }
 

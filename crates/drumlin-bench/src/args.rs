@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use drumlin::{Compression, Durability, Layout, Memory, Parts, TwoTier};
+use drumlin::{Compression, Durability, FilterAllocation, Layout, Memory, Parts, TwoTier};
 
 use crate::drive::Plan;
 use crate::store::Settings;
@@ -38,6 +38,15 @@ impl Survives {
             Survives::Disk => "Disk",
         }
     }
+
+    /// As the store takes it.
+    pub fn of_store(self) -> Durability {
+        match self {
+            Survives::Memory => Durability::Memory,
+            Survives::Process => Durability::Process,
+            Survives::Disk => Durability::Disk,
+        }
+    }
 }
 
 /// The memory component.
@@ -47,6 +56,33 @@ pub enum Component {
     Sorted,
     /// A hash over a skiplist.
     TwoTier,
+    /// Runs of the same.
+    Runs,
+}
+
+/// A memory component with its numbers.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+pub struct Composed {
+    /// The memory component
+    #[arg(long, alias = "memtablerep", value_enum, default_value = "two-tier")]
+    pub component: Component,
+    /// Runs that are full when the oldest are flushed (runs)
+    #[arg(long, default_value_t = 4, value_name = "N")]
+    pub memory_runs: usize,
+    /// The part of them that is flushed together (runs), in percent
+    #[arg(long, default_value_t = 100, value_name = "PERCENT")]
+    pub memory_percent: u8,
+}
+
+impl Composed {
+    /// As the store takes it, which checks the numbers.
+    pub fn memory(&self) -> Memory {
+        match self.component {
+            Component::Sorted => Memory::Sorted,
+            Component::TwoTier => Memory::TwoTier,
+            Component::Runs => Memory::Runs { runs: self.memory_runs, merged_percent: self.memory_percent },
+        }
+    }
 }
 
 /// The layout of tables.
@@ -101,6 +137,25 @@ pub enum Compress {
     Lz4,
 }
 
+impl Compress {
+    /// As the store takes it.
+    pub fn of_store(self) -> Compression {
+        match self {
+            Compress::None => Compression::None,
+            Compress::Lz4 => Compression::Lz4,
+        }
+    }
+}
+
+/// How filter bits are shared out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Allocated {
+    /// Smaller runs get more.
+    BySize,
+    /// All get the same.
+    Uniform,
+}
+
 /// Measures.
 #[derive(Args, Clone, Debug)]
 pub struct Bench {
@@ -151,15 +206,21 @@ pub struct Bench {
     /// All memory of the store, in MiB
     #[arg(long, default_value_t = 256, value_name = "MIB")]
     pub memory: usize,
-    /// The memory component
-    #[arg(long, alias = "memtablerep", value_enum, default_value = "two-tier")]
-    pub component: Component,
+    /// The memory component.
+    #[command(flatten)]
+    pub composed: Composed,
     /// How tables lie.
     #[command(flatten)]
     pub laid: LaidOut,
     /// Bytes of one memtable, in MiB [default: as its share of the memory allows]
     #[arg(long, value_name = "MIB")]
     pub memtable: Option<usize>,
+    /// The target of level 1, in MiB
+    #[arg(long, default_value_t = 128, value_name = "MIB")]
+    pub level1: u64,
+    /// Each level's target for each byte of the one above
+    #[arg(long, alias = "max_bytes_for_level_multiplier", default_value_t = 10, value_name = "N")]
+    pub level_ratio: u64,
     /// How blocks are compressed
     #[arg(long, alias = "compression_type", value_enum, default_value = "lz4")]
     pub compression: Compress,
@@ -172,6 +233,9 @@ pub struct Bench {
     /// Bits of filter for a key
     #[arg(long, alias = "bloom_bits", default_value_t = 10.0, value_name = "BITS")]
     pub bloom_bits: f64,
+    /// How these are shared out among runs
+    #[arg(long, value_enum, default_value = "by-size")]
+    pub filter_allocation: Allocated,
     /// Threads for flushes and merges
     #[arg(long, default_value_t = 2, value_name = "N")]
     pub background: usize,
@@ -282,24 +346,20 @@ impl Bench {
         Settings {
             memory_bytes: self.memory << 20,
             memtable_bytes: self.memtable.map(|mib| mib << 20),
-            durability: match self.durability {
-                Survives::Memory => Durability::Memory,
-                Survives::Process => Durability::Process,
-                Survives::Disk => Durability::Disk,
-            },
-            compression: match self.compression {
-                Compress::None => Compression::None,
-                Compress::Lz4 => Compression::Lz4,
-            },
+            durability: self.durability.of_store(),
+            compression: self.compression.of_store(),
             block_bytes: self.block_size,
             table_bytes: self.table_size,
             filter_bits: self.bloom_bits,
-            background_threads: self.background,
-            memory: match self.component {
-                Component::Sorted => Memory::Sorted,
-                Component::TwoTier => Memory::TwoTier,
+            filter_allocation: match self.filter_allocation {
+                Allocated::BySize => FilterAllocation::BySize,
+                Allocated::Uniform => FilterAllocation::Uniform,
             },
+            background_threads: self.background,
+            memory: self.composed.memory(),
             layout: self.laid.layout(),
+            level1_bytes: self.level1.saturating_mul(1 << 20),
+            level_ratio: self.level_ratio,
             flushed: false,
             two_tier: TwoTier {
                 drain_threads: self.drain,

@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use drumlin::env::{Env, RealFs};
 use drumlin::{
-    Compression, Db, Durability, Keyspace, KeyspaceOptions, Layout, Memory, Options, TwoTier, WriteOptions,
+    Compression, Db, Durability, FilterAllocation, Keyspace, KeyspaceOptions, Layout, Memory, Options,
+    TwoTier, WriteOptions,
 };
 
 use crate::counting::CountingFs;
@@ -25,6 +26,10 @@ pub struct Settings {
     pub memory: Memory,
     /// The layout of its tables.
     pub layout: Layout,
+    /// The target of level 1, in bytes, and each level's for each byte of the one above.
+    pub level1_bytes: u64,
+    /// See `level1_bytes`.
+    pub level_ratio: u64,
     /// Bytes of one memtable, if not as its share allows.
     pub memtable_bytes: Option<usize>,
     /// What a write survives.
@@ -37,6 +42,8 @@ pub struct Settings {
     pub table_bytes: u64,
     /// Bits of filter for a key.
     pub filter_bits: f64,
+    /// How these are shared out among runs.
+    pub filter_allocation: FilterAllocation,
     /// Threads for flushes and merges.
     pub background_threads: usize,
     /// Memtables are flushed whenever all is to be settled.
@@ -56,12 +63,15 @@ impl Default for Settings {
             memory_bytes: options.memory_bytes,
             memory: keyspace.memory,
             layout: keyspace.layout,
+            level1_bytes: keyspace.level1_bytes,
+            level_ratio: keyspace.level_ratio,
             memtable_bytes: keyspace.memtable_bytes,
             durability: options.durability,
             compression: keyspace.compression,
             block_bytes: keyspace.block_bytes,
             table_bytes: keyspace.table_bytes,
             filter_bits: keyspace.filter_bits_per_key,
+            filter_allocation: keyspace.filter_allocation,
             background_threads: options.background_threads,
             flushed: false,
             two_tier: options.two_tier,
@@ -100,11 +110,14 @@ impl Store {
         let keyspace_options = KeyspaceOptions {
             memory: settings.memory,
             layout: settings.layout,
+            level1_bytes: settings.level1_bytes,
+            level_ratio: settings.level_ratio,
             memtable_bytes: settings.memtable_bytes,
             compression: settings.compression,
             block_bytes: settings.block_bytes,
             table_bytes: settings.table_bytes,
             filter_bits_per_key: settings.filter_bits,
+            filter_allocation: settings.filter_allocation,
             logged: settings.durability != Durability::Memory,
             ..KeyspaceOptions::default()
         };
@@ -142,9 +155,16 @@ impl Engine for Store {
     fn settings(&self) -> String {
         let Settings { compression, block_bytes, filter_bits, background_threads, flushed, .. } =
             &self.settings;
+        let shared = match self.settings.filter_allocation {
+            FilterAllocation::BySize => "",
+            FilterAllocation::Uniform => ", the same for all runs",
+        };
         let flushed = if *flushed { ", memtables flushed when settled" } else { "" };
         let layout = match self.settings.layout {
-            Layout::Leveled => String::new(),
+            Layout::Leveled => {
+                let Settings { level1_bytes, level_ratio, .. } = &self.settings;
+                format!(", level 1 of {level1_bytes} bytes, ratio {level_ratio}")
+            }
             Layout::Tiered { runs, merged_percent } => {
                 format!(", tiers of {runs} runs, {merged_percent} % merged")
             }
@@ -154,16 +174,22 @@ impl Engine for Store {
         };
         let memory = match self.settings.memory {
             Memory::Sorted => ", memory in one tier".to_string(),
-            Memory::TwoTier => {
+            memory @ (Memory::TwoTier | Memory::Runs { .. }) => {
+                let kind = match memory {
+                    Memory::Runs { runs, merged_percent } => {
+                        format!("{runs} runs, {merged_percent} % flushed together, of two-tier memory")
+                    }
+                    _ => "two-tier memory".to_string(),
+                };
                 let TwoTier { drain_threads, hash_percent, parts } = self.settings.two_tier;
                 let sorted = if self.settings.sorted { ", sorted when settled" } else { "" };
                 format!(
-                    ", two-tier memory with {hash_percent} % of hash, {drain_threads} drain threads, parts {parts:?}{sorted}"
+                    ", {kind} with {hash_percent} % of hash, {drain_threads} drain threads, parts {parts:?}{sorted}"
                 )
             }
         };
         format!(
-            "blocks of {block_bytes} bytes, {compression:?}, {filter_bits} filter bits a key, {background_threads} background threads{layout}{memory}{flushed}"
+            "blocks of {block_bytes} bytes, {compression:?}, {filter_bits} filter bits a key{shared}, {background_threads} background threads{layout}{memory}{flushed}"
         )
     }
 

@@ -50,7 +50,8 @@ pub use db::{
 };
 pub use error::{Corruption, Error, Purpose, Result, Shortage};
 pub use options::{
-    Compression, Durability, KeyspaceOptions, Layout, Memory, Options, Parts, TwoTier, WriteOptions,
+    Compression, Durability, FilterAllocation, KeyspaceOptions, Layout, Memory, Options, Parts, TwoTier,
+    WriteOptions,
 };
 
 #[cfg(feature = "failpoints")]

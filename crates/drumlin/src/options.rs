@@ -180,17 +180,82 @@ impl Options {
 }
 
 /// The memory component of a keyspace.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Memory {
     /// One concurrent skiplist per generation (cLSM). For keyspaces that are scanned again and again right behind their writes.
-    // With `--cfg sorted_memory` every test runs on it that asks for no other.
-    #[cfg_attr(sorted_memory, default)]
     Sorted,
     /// A hash over the skiplist: puts search nothing, the newest version of a key takes the place of the one before where no
     /// snapshot needs that, and what came in is sorted when it is scanned or flushed (FloDB). The default.
     /// [`Db::snapshot_recent`](crate::Db::snapshot_recent) may wait in a store that has such a keyspace.
-    #[cfg_attr(not(sorted_memory), default)]
     TwoTier,
+    /// Several of the same, as runs that lie over one another: the newest is written to, and when as many as are given are full,
+    /// the oldest of them are merged and flushed together (sLSM §2.1). Of a key that is written again and again one version is
+    /// flushed, where it was in several of them; gets and scans ask each. Each has its part of `memtable_bytes`, but no less
+    /// than a segment of the log holds: then they are fewer.
+    Runs {
+        /// Runs that are full when the oldest are flushed (R), from 2 to 64. 4 in [`Memory::RUNS`].
+        runs: usize,
+        /// The part of them, the oldest, that is flushed (m), in percent from 1 to 100. 100 in [`Memory::RUNS`].
+        merged_percent: u8,
+    },
+}
+
+impl Default for Memory {
+    /// `TwoTier`.
+    fn default() -> Memory {
+        // With `--cfg sorted_memory` or `--cfg runs_memory` every test runs on it that asks for no other.
+        if cfg!(sorted_memory) {
+            Memory::Sorted
+        } else if cfg!(runs_memory) {
+            Memory::Runs { runs: 3, merged_percent: 60 }
+        } else {
+            Memory::TwoTier
+        }
+    }
+}
+
+impl Memory {
+    /// Runs with the usual numbers.
+    pub const RUNS: Memory = Memory::Runs { runs: 4, merged_percent: 100 };
+
+    /// True if memtables have a hash over the list.
+    pub(crate) fn has_hash(self) -> bool {
+        self != Memory::Sorted
+    }
+
+    /// Full memtables that there are when the oldest are flushed.
+    pub(crate) fn runs(self) -> usize {
+        match self {
+            Memory::Sorted | Memory::TwoTier => 1,
+            Memory::Runs { runs, .. } => runs,
+        }
+    }
+
+    /// Of these, how many are flushed together.
+    pub(crate) fn merged(self) -> usize {
+        match self {
+            Memory::Sorted | Memory::TwoTier => 1,
+            Memory::Runs { runs, merged_percent } => (runs * usize::from(merged_percent)).div_ceil(100),
+        }
+    }
+
+    pub(crate) fn validate(self) -> Result<()> {
+        match self {
+            Memory::Sorted | Memory::TwoTier => Ok(()),
+            Memory::Runs { runs, merged_percent } => {
+                within("memory.runs", runs, 2, 64)?;
+                within("memory.merged_percent", merged_percent.into(), 1, 100)
+            }
+        }
+    }
+}
+
+/// Checks a number against its limits.
+fn within(name: &str, value: usize, least: usize, most: usize) -> Result<()> {
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("{name} is {value}, but must be from {least} to {most}")))
 }
 
 /// The disk layout of a keyspace.
@@ -240,24 +305,28 @@ impl Layout {
     pub const LAZY_LEVELED: Layout = Layout::LazyLeveled { runs: 8, upper_percent: 50 };
 
     pub(crate) fn validate(&self) -> Result<()> {
-        let within = |name: &str, value: usize, least: usize, most: usize| match value {
-            value if (least..=most).contains(&value) => Ok(()),
-            value => {
-                Err(Error::invalid(format!("layout.{name} is {value}, but must be from {least} to {most}")))
-            }
-        };
         match *self {
             Layout::Leveled => Ok(()),
             Layout::Tiered { runs, merged_percent } => {
-                within("runs", runs, 2, 31)?;
-                within("merged_percent", merged_percent.into(), 1, 100)
+                within("layout.runs", runs, 2, 31)?;
+                within("layout.merged_percent", merged_percent.into(), 1, 100)
             }
             Layout::LazyLeveled { runs, upper_percent } => {
-                within("runs", runs, 2, 31)?;
-                within("upper_percent", upper_percent.into(), 1, 1000)
+                within("layout.runs", runs, 2, 31)?;
+                within("layout.upper_percent", upper_percent.into(), 1, 1000)
             }
         }
     }
+}
+
+/// How filter bits are shared out among the runs of a keyspace.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum FilterAllocation {
+    /// Smaller runs get more bits a key: reads look into the fewest runs in vain that the bits allow (Monkey). The default.
+    #[default]
+    BySize,
+    /// All runs get the same (sLSM §2.3).
+    Uniform,
 }
 
 /// Options of one keyspace, stored with it. [`Db::keyspace`](crate::Db::keyspace) only compares the comparator of one that exists;
@@ -274,15 +343,17 @@ pub struct KeyspaceOptions {
     /// flushed data stays. Each such keyspace comes back as of its own last flush, so a batch over several of them, or over
     /// one and a logged one, is not atomic across a crash (it is for readers). Default true.
     pub logged: bool,
-    /// Bytes after which the memtable is flushed, from 64 KiB to 16 GiB, but no more than a quarter of the store's memory, which
-    /// is also what `None` gives. Default `None`.
+    /// Bytes after which the memtable is flushed (all runs together, of [`Memory::Runs`]), from 64 KiB to 16 GiB, but no more than
+    /// a quarter of the store's memory, which is also what `None` gives. Default `None`.
     pub memtable_bytes: Option<usize>,
     /// Block compression. Default LZ4.
     pub compression: Compression,
     /// Uncompressed bytes of a data block (μ, in bytes: one fence pointer per block), from 128 to 1 MiB. Default 4096.
     pub block_bytes: usize,
-    /// Filter bits per key, at most 64; 0 for no filter. Default 10.
+    /// Filter bits per key, of all tables together, at most 64; 0 for no filter. Default 10.
     pub filter_bits_per_key: f64,
+    /// How they are shared out. Default [`FilterAllocation::BySize`].
+    pub filter_allocation: FilterAllocation,
     /// Bytes after which an output table is cut, from 1 KiB to 4 GiB. Default 32 MiB.
     pub table_bytes: u64,
     /// Tables at level 0 that start a compaction, from 1 to 1000. Default 4.
@@ -304,6 +375,7 @@ impl Default for KeyspaceOptions {
             compression: Compression::default(),
             block_bytes: 4096,
             filter_bits_per_key: 10.0,
+            filter_allocation: FilterAllocation::default(),
             table_bytes: 32 << 20,
             level0_tables: 4,
             level1_bytes: 128 << 20,
@@ -331,6 +403,7 @@ impl KeyspaceOptions {
         if let Some(bytes) = self.memtable_bytes {
             within("memtable_bytes", bytes as f64, (64 << 10) as f64, (16u64 << 30) as f64)?;
         }
+        self.memory.validate()?;
         self.layout.validate()?;
         if self.compression == Compression::Zstd && !cfg!(feature = "zstd") {
             return Err(Error::invalid("compression is Zstd, but this build lacks the feature `zstd`"));

@@ -13,7 +13,7 @@ use drumlin::env::{Env, MemFs};
 use drumlin::{Db, Error, Keyspace, KeyspaceOptions, Layout, Memory, Options, Snapshot};
 use support::dice::Dice;
 
-const MEMORIES: [Memory; 2] = [Memory::Sorted, Memory::TwoTier];
+const MEMORIES: [Memory; 3] = [Memory::Sorted, Memory::TwoTier, Memory::Runs { runs: 3, merged_percent: 60 }];
 const LAYOUTS: [Layout; 3] = [
     Layout::Leveled,
     Layout::Tiered { runs: 2, merged_percent: 100 },

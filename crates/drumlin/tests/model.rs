@@ -16,7 +16,7 @@ use std::sync::Arc;
 use drumlin::env::{Env, MemFs};
 use drumlin::key::{Comparator, ComparatorRef, bytewise};
 use drumlin::{Cas, Db, Error, Keyspace, Scan, Snapshot};
-use drumlin::{Compression, Durability, KeyspaceOptions, Layout, Options, WriteOptions};
+use drumlin::{Compression, Durability, KeyspaceOptions, Layout, Memory, Options, WriteOptions};
 
 /// A small generator, so that a failure is repeated by its seed alone.
 struct Dice(u64);
@@ -168,6 +168,12 @@ impl Run {
         let options = KeyspaceOptions {
             comparator: comparator.clone(),
             logged: dice.below(6) > 0,
+            memory: dice.pick(&[
+                Memory::default(),
+                Memory::Sorted,
+                Memory::Runs { runs: 2, merged_percent: 100 },
+                Memory::Runs { runs: 5, merged_percent: 40 },
+            ]),
             layout: dice.pick(&[
                 Layout::Leveled,
                 Layout::Tiered { runs: 3, merged_percent: 60 },

@@ -10,7 +10,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use drumlin::env::{Env, FileSystem, MemFs, Operation};
-use drumlin::{Db, Keyspace, KeyspaceOptions, Options, Result, failpoint};
+use drumlin::{Db, Keyspace, KeyspaceOptions, Memory, Options, Result, failpoint};
 
 /// Pause points are the process's: one test at a time.
 static POINTS: Mutex<()> = Mutex::new(());
@@ -257,8 +257,10 @@ fn a_memtable_that_is_not_logged_keeps_to_its_limit() {
 fn a_pad_that_is_due_is_work_to_wait_for() {
     let _one = POINTS.lock().unwrap_or_else(|failed| failed.into_inner());
     let (db, _) = small(&MemFs::new());
-    let options =
-        KeyspaceOptions { logged: false, memtable_bytes: Some(64 << 10), ..KeyspaceOptions::default() };
+    // What is frozen is due: no run that rests.
+    let memory = Memory::TwoTier;
+    let usual = KeyspaceOptions::default();
+    let options = KeyspaceOptions { memory, logged: false, memtable_bytes: Some(64 << 10), ..usual };
     let keyspace = db.keyspace("unlogged", options).expect("makes");
     // The log is open ahead then: no border comes while the puts below are under way.
     keyspace.put("first", "x").expect("puts");

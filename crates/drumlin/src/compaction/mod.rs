@@ -36,6 +36,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::budget::Account;
 use crate::env::Env;
 use crate::key::Lsn;
+use crate::layout::FilterBits;
 use crate::table::{Shelf, TableHandle, TableId, TableMeta, TableOptions};
 
 /// Told about every 64 KiB: raw bytes read from the inputs, and bytes written to files, since the last call.
@@ -53,6 +54,8 @@ pub struct JobContext {
     pub next_table_id: Arc<AtomicU64>,
     /// How tables are written; also the comparator.
     pub table_options: TableOptions,
+    /// Filter bits of the outputs, in place of those of the options.
+    pub filter_bits: FilterBits,
     /// Bytes after which an output of a compaction is cut.
     pub table_bytes: u64,
     /// For the handles of the outputs.

@@ -24,7 +24,7 @@ use crate::error::{Error, Result};
 use crate::iter::Cursor;
 use crate::key::{Comparator, Lsn};
 use crate::layout::Border;
-use crate::table::{TableHandle, TableId, TableMeta, TableWriter, file_name, temporary_name};
+use crate::table::{TableHandle, TableId, TableMeta, TableOptions, TableWriter, file_name, temporary_name};
 
 /// Input bytes between two looks at `cancel`, and two calls of `on_bytes`.
 const TICK_BYTES: usize = 64 << 10;
@@ -252,7 +252,9 @@ impl Outputs {
         self.files.push(path.clone());
         let file = self.context.env.fs.create(&path)?;
         self.ids.push(id.0);
-        let writer = TableWriter::new(file, path.clone(), id, self.context.table_options.clone());
+        let filter_bits_per_key = self.context.filter_bits.at(self.level);
+        let options = TableOptions { filter_bits_per_key, ..self.context.table_options.clone() };
+        let writer = TableWriter::new(file, path.clone(), id, options);
         let writer = writer.keep_in(Arc::clone(self.context.shelf.cache()));
         Ok(Open { id, path, writer, told_bytes: 0 })
     }

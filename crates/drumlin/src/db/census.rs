@@ -19,8 +19,11 @@ pub(super) struct Tally {
     /// Bytes of the newest.
     pub bytes: usize,
     pub is_empty: bool,
-    /// Where the oldest ends that waits for its flush, and its bytes.
-    pub oldest_frozen: Option<(Lsn, usize)>,
+    /// Where the frozen one ends that the log is to pass before the oldest is flushed, and its bytes; none while nothing waits for a
+    /// flush. Mostly it is the oldest (`runs`).
+    pub gate: Option<(Lsn, usize)>,
+    /// Frozen ones hold older parts of the log, and go first if it is over its bound: they are runs.
+    pub has_runs: bool,
     /// Bytes at which one is turned.
     pub limit: usize,
     pub is_logged: bool,
@@ -85,7 +88,8 @@ impl Census {
         let mut relieves = self.is_short && self.nothing_waits();
         turnable.retain(|place| {
             let keyspace = of(place);
-            let pins = border.log_is_over && Some(keyspace.start) == oldest || border.space_is_scarce;
+            let pins = border.log_is_over && Some(keyspace.start) == oldest && !keyspace.has_runs
+                || border.space_is_scarce;
             let crowds = staying + border.ahead() >= self.share / 2;
             let relieved = relieves && !keyspace.fails;
             let turns =
@@ -101,7 +105,7 @@ impl Census {
 
     /// True if no flush can be expected of what is frozen.
     fn nothing_waits(&self) -> bool {
-        self.keyspaces.iter().all(|k| k.oldest_frozen.is_none() || k.fails)
+        self.keyspaces.iter().all(|k| k.gate.is_none() || k.fails)
     }
 
     /// True if padding the log to its next border lets a flush start that is worth it, or brings one nearer: nothing can
@@ -111,7 +115,7 @@ impl Census {
         let able: Vec<&Tally> = self.keyspaces.iter().filter(|k| !k.fails).collect();
         if self.is_flushing {
             false
-        } else if able.iter().all(|k| k.oldest_frozen.is_none()) {
+        } else if able.iter().all(|k| k.gate.is_none()) {
             self.wants_turn(&able)
         } else {
             self.wants_flush(&able, tail)
@@ -130,7 +134,7 @@ impl Census {
     /// True if what is frozen ends beyond the tail, and it holds much and memory is short, or has outgrown its limit, or
     /// a memtable has that is not logged, or writers wait.
     fn wants_flush(&self, able: &[&Tally], tail: Lsn) -> bool {
-        let frozen = || able.iter().filter_map(|k| Some((k.oldest_frozen?, k.limit)));
+        let frozen = || able.iter().filter_map(|k| Some((k.gate?, k.limit)));
         if frozen().any(|((end, _), _)| end <= tail) {
             return false;
         }
@@ -156,7 +160,8 @@ mod tests {
             start: Lsn(start),
             bytes,
             is_empty: bytes == 0,
-            oldest_frozen: None,
+            gate: None,
+            has_runs: false,
             limit: SHARE / 2,
             is_logged: true,
             is_asked: false,
@@ -201,18 +206,18 @@ mod tests {
 
     #[test]
     fn short_memory_turns_the_largest_that_can_be_flushed_unless_a_flush_is_to_come() {
-        let fails = Tally { fails: true, oldest_frozen: Some((Lsn(9), 1)), ..tally(1, 90) };
+        let fails = Tally { fails: true, gate: Some((Lsn(9), 1)), ..tally(1, 90) };
         let mut short = census(&[fails, tally(2, 50), tally(3, 60)]);
         assert!(short.turns_at(&BORDER).is_empty());
         short.is_short = true;
         assert_eq!(short.turns_at(&BORDER), [2]);
-        short.keyspaces[1].oldest_frozen = Some((Lsn(9), 1));
+        short.keyspaces[1].gate = Some((Lsn(9), 1));
         assert!(short.turns_at(&BORDER).is_empty());
     }
 
     #[test]
     fn the_log_is_padded_for_what_is_frozen_beyond_the_tail_and_worth_it() {
-        let frozen = |bytes| Tally { oldest_frozen: Some((Lsn(900), bytes)), ..tally(900, 0) };
+        let frozen = |bytes| Tally { gate: Some((Lsn(900), bytes)), ..tally(900, 0) };
         let tail = Lsn(500);
         let mut short = census(&[frozen(SHARE / 8), tally(1, 10)]);
         assert!(!short.wants_pad(tail));
@@ -236,7 +241,7 @@ mod tests {
         let short = |bytes| Census { is_short: true, ..census(&[tally(1, bytes)]) };
         assert!(short(SHARE / 4).wants_pad(Lsn(1)));
         assert!(!short(SHARE / 4 - 1).wants_pad(Lsn(1)), "readers hold the memory");
-        let frozen = Tally { oldest_frozen: Some((Lsn(900), 1)), ..tally(900, 0) };
+        let frozen = Tally { gate: Some((Lsn(900), 1)), ..tally(900, 0) };
         assert!(census(&[frozen, unlogged(SHARE / 2)]).wants_pad(Lsn(1)), "whatever else waits");
         assert!(!census(&[frozen, unlogged(SHARE / 2)]).wants_pad(Lsn(900)), "a flush comes first");
     }

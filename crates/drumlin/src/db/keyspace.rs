@@ -42,8 +42,8 @@ pub(crate) struct KeyspaceState {
     pub dropped: AtomicBool,
     /// Nanoseconds each write is delayed for the debt on disk; 0 without.
     pub delay_ns: AtomicU64,
-    /// As its options have it, `MAX` for none. A hint when to turn, so Relaxed.
-    pub memtable_bytes: AtomicUsize,
+    /// Bytes at which its memtable is turned. A hint, so Relaxed.
+    pub memtable_limit: AtomicUsize,
     /// Replaced under the manifest's lock, behind the edit that says so.
     options: Mutex<Arc<KeyspaceOptions>>,
     tiering: Mutex<Tiering>,
@@ -55,6 +55,7 @@ impl KeyspaceState {
         name: String,
         options: KeyspaceOptions,
         hasher: KeyHasher,
+        memtable_limit: usize,
         first: SuperVersion,
     ) -> KeyspaceState {
         let (current, dropped, delay_ns) = (Current::new(first), AtomicBool::new(false), AtomicU64::new(0));
@@ -67,7 +68,7 @@ impl KeyspaceState {
             current,
             dropped,
             delay_ns,
-            memtable_bytes: AtomicUsize::new(options.memtable_bytes.unwrap_or(usize::MAX)),
+            memtable_limit: AtomicUsize::new(memtable_limit),
             options: Mutex::new(Arc::new(options)),
             tiering: Mutex::default(),
         }
@@ -79,8 +80,8 @@ impl KeyspaceState {
     }
 
     /// From now on its options are these; for `Store::set_options`.
-    pub fn replace_options(&self, options: KeyspaceOptions) {
-        self.memtable_bytes.store(options.memtable_bytes.unwrap_or(usize::MAX), Ordering::Relaxed);
+    pub fn replace_options(&self, options: KeyspaceOptions, memtable_limit: usize) {
+        self.memtable_limit.store(memtable_limit, Ordering::Relaxed);
         *self.options.lock() = Arc::new(options);
     }
 

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::error::{Error, Result};
-use crate::options::{KeyspaceOptions, Memory};
+use crate::options::KeyspaceOptions;
 use crate::sync::Mutex;
 use crate::table::TableHandle;
 use crate::version::{Change, KeyspaceId, Levels, VersionEdit, encode_options};
@@ -110,13 +110,15 @@ impl Store {
             .with(Change::CreateKeyspace { id, name: name.to_string(), options: encode_options(&options) })
             .with(Change::NextKeyspaceId(id.0 + 1));
         self.append_to(&mut manifest, &edit)?;
-        if options.memory == Memory::TwoTier {
+        if options.memory.has_hash() {
             self.sequencer.snapshots().allow_displacing();
         }
         let memtable = self.memory.memtable(&options, self.hasher);
         let levels = Arc::new(Levels::new(options.comparator.clone(), Vec::new()));
         let first = SuperVersion::new(levels, self.sequencer.tail(), memtable);
-        let state = Arc::new(KeyspaceState::new(id, name.to_string(), options, self.hasher, first));
+        let limit = self.memory.memtable_limit(&options);
+        let state = KeyspaceState::new(id, name.to_string(), options, self.hasher, limit, first);
+        let state = Arc::new(state);
         self.keyspaces.change(|map| drop(map.insert(name.to_string(), state.clone())));
         Ok(state)
     }
@@ -147,11 +149,12 @@ impl Store {
             state.check_open()?;
             let change = Change::SetOptions { keyspace: state.id, options: encode_options(&options) };
             self.append_to(&mut manifest, &change.into())?;
-            if options.memory == Memory::TwoTier {
+            if options.memory.has_hash() {
                 // Before the first memtable that displaces: what snapshots rely on is of memtables, not of keyspaces.
                 self.sequencer.snapshots().allow_displacing();
             }
-            state.replace_options(options);
+            let limit = self.memory.memtable_limit(&options);
+            state.replace_options(options, limit);
         }
         // The new layout may have something to do.
         self.measure_pressure();

@@ -25,7 +25,7 @@ use crate::budget::Account;
 use crate::env::Env;
 use crate::key::KeyHasher;
 use crate::memory::{MemTable, Pool, Splits};
-use crate::options::{self, KeyspaceOptions, Options, Parts, TwoTier};
+use crate::options::{KeyspaceOptions, Options, Parts, TwoTier};
 use crate::sync::Mutex;
 use crate::table::Shelf;
 
@@ -118,14 +118,10 @@ impl Memory {
         }
     }
 
-    /// Bytes at which a memtable of a keyspace with these options is turned.
+    /// Bytes at which a memtable of a keyspace with these options is turned: of one run, if it has several.
     pub fn memtable_limit(&self, options: &KeyspaceOptions) -> usize {
-        self.bounded(options.memtable_bytes.unwrap_or(usize::MAX))
-    }
-
-    /// So many bytes of one memtable, as far as the store's memory allows.
-    pub fn bounded(&self, memtable_bytes: usize) -> usize {
-        memtable_bytes.min(self.memtable_share / 2).min(MEMTABLE_BYTES_MAX)
+        let bytes = options.memtable_bytes.unwrap_or(usize::MAX).min(self.memtable_share / 2);
+        (bytes / options.memory.runs()).min(MEMTABLE_BYTES_MAX)
     }
 
     /// An empty memtable on the account of the pool, for a keyspace that had none before.
@@ -166,13 +162,11 @@ impl Memory {
         keys: usize,
     ) -> MemTable {
         let memtable = self.sorted_memtable(options, hasher);
-        match options.memory {
-            options::Memory::Sorted => memtable,
-            options::Memory::TwoTier => {
-                let bytes_max = self.memtable_limit(options) / 100 * self.two_tier.hash_percent;
-                memtable.with_hash_tier(keys, bytes_max, Arc::clone(splits))
-            }
+        if !options.memory.has_hash() {
+            return memtable;
         }
+        let bytes_max = self.memtable_limit(options) / 100 * self.two_tier.hash_percent;
+        memtable.with_hash_tier(keys, bytes_max, Arc::clone(splits))
     }
 
     /// Takes in what was flushed.

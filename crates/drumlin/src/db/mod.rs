@@ -21,6 +21,7 @@ mod pointer;
 mod pressure;
 mod recovery;
 mod replay;
+mod runs;
 mod scan;
 mod settling;
 mod shape;

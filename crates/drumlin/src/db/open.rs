@@ -37,7 +37,7 @@ use crate::env::{Env, FileLock};
 use crate::error::{Error, Purpose, Result, Shortage};
 use crate::key::{KeyHasher, Lsn};
 use crate::log::{self, Log, LogOptions, Prior, Recovered, ScanOptions};
-use crate::options::{self, Options};
+use crate::options::Options;
 use crate::table::{TableHandle, TableOptions};
 use crate::version::{self, Change, Identity, Levels, Manifest, ManifestInfo, StoreState, VersionEdit};
 
@@ -76,7 +76,7 @@ pub(crate) fn open(env: Env, directory: &Path, options: Options) -> Result<Arc<S
         free: None,
     };
     let sequencer = Sequencer::new(start);
-    if keyspaces.values().any(|keyspace| keyspace.options().memory == options::Memory::TwoTier) {
+    if keyspaces.values().any(|keyspace| keyspace.options().memory.has_hash()) {
         sequencer.snapshots().allow_displacing();
     }
     let store = Arc::new(Store::new(
@@ -294,7 +294,8 @@ pub(crate) fn keyspaces_of(
         let memtable = memory.memtable(&keyspace_options, hasher);
         let first = SuperVersion::new(levels, stored.flushed_to, memtable);
         let name = stored.name.clone();
-        let keyspace = KeyspaceState::new(stored.id, name.clone(), keyspace_options, hasher, first);
+        let limit = memory.memtable_limit(&keyspace_options);
+        let keyspace = KeyspaceState::new(stored.id, name.clone(), keyspace_options, hasher, limit, first);
         Ok((name, Arc::new(keyspace)))
     });
     keyspaces.collect()

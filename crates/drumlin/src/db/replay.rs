@@ -162,7 +162,8 @@ impl<'a> Replay<'a> {
     /// Bytes that the memtable of a keyspace may have.
     fn limit(&self, keyspace: &KeyspaceState) -> usize {
         let is_bound = !self.store.options.read_only && !self.stays;
-        if is_bound { self.store.memtable_limit(keyspace) } else { usize::MAX }
+        let runs = keyspace.options().memory.runs();
+        if is_bound { self.store.memtable_limit(keyspace) * runs } else { usize::MAX }
     }
 
     /// Bytes that all memtables may have: what they may have before a border turns one of them.
@@ -274,7 +275,8 @@ fn write_tables(store: &Store, keyspace: &KeyspaceState) -> Result<CompactionOut
         let guard = epoch::pin();
         keyspace.current.load(&guard).active().clone()
     };
-    flush_generations(&store.job_context(keyspace), std::slice::from_ref(&generation))
+    let generations = std::slice::from_ref(&generation);
+    flush_generations(&store.flush_context(keyspace, generations), generations)
 }
 
 fn by_id(keyspaces: &KeyspaceMap) -> BTreeMap<u32, &Arc<KeyspaceState>> {

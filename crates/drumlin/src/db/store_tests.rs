@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use super::*;
 use crate::env::{MemFs, Operation, Spawner, Thread};
 use crate::key::Lsn;
+use crate::options::Memory;
 use crate::sync::failpoint;
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -139,6 +140,9 @@ fn looking_for_forgotten_snapshots_does_not_keep_the_store_open() {
 #[test]
 fn a_flush_that_becomes_due_while_the_workers_sleep_is_done_for_whoever_waits() {
     let (db, keyspace) = open(Options { background_threads: 1, ..Default::default() });
+    // What is frozen is due: no run that rests.
+    let options = KeyspaceOptions { memory: Memory::TwoTier, ..KeyspaceOptions::default() };
+    keyspace.set_options(options).expect("sets");
     keyspace.put("x", "y").expect("put");
     let (store, state) = (db.store.clone(), keyspace.state.clone());
     let log = store.log().expect("open for writing");

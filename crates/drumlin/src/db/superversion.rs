@@ -46,6 +46,8 @@ pub(crate) struct Generation {
     pub memtable: Arc<MemTable>,
     /// Somebody was told that it has outgrown its limit.
     told: AtomicBool,
+    /// Somebody sorts what its hash holds, or has.
+    settled: AtomicBool,
 }
 
 impl Generation {
@@ -55,12 +57,20 @@ impl Generation {
             end: AtomicU64::new(Lsn::MAX.0),
             memtable: Arc::new(memtable),
             told: AtomicBool::new(false),
+            settled: AtomicBool::new(false),
         })
     }
 
     /// True for the first who asks.
     pub fn is_first_to_tell(&self) -> bool {
         !self.told.load(Ordering::Relaxed) && !self.told.swap(true, Ordering::Relaxed)
+    }
+
+    /// True for the first who asks, if its hash holds what is not sorted.
+    pub fn is_first_to_settle(&self) -> bool {
+        !self.settled.load(Ordering::Relaxed)
+            && self.memtable.unsorted() > 0
+            && !self.settled.swap(true, Ordering::Relaxed)
     }
 
     /// First LSN beyond it; MAX while writers may still be told to come here.

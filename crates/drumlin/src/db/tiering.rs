@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use crate::key::KeyHasher;
 use crate::memory::{MemTable, Splits};
-use crate::options::{self, KeyspaceOptions};
+use crate::options::KeyspaceOptions;
 
 use super::memory::Memory;
 
@@ -33,7 +33,7 @@ pub(crate) struct Lesson {
 impl Lesson {
     /// What this one says. It takes a while: not under a lock.
     pub fn of(memory: &Memory, options: &KeyspaceOptions, flushed: &MemTable) -> Lesson {
-        if options.memory != options::Memory::TwoTier {
+        if !options.memory.has_hash() {
             return Lesson::default();
         }
         let splits = memory.learns_parts().then(|| Arc::new(flushed.splits(memory.parts(options))));
@@ -57,7 +57,7 @@ pub(crate) struct Tiering {
 impl Tiering {
     /// The next memtable.
     pub fn next(&mut self, memory: &Memory, options: &KeyspaceOptions, hasher: KeyHasher) -> MemTable {
-        if options.memory == options::Memory::TwoTier && self.without > 0 {
+        if options.memory.has_hash() && self.without > 0 {
             self.without -= 1;
             return memory.sorted_memtable(options, hasher);
         }

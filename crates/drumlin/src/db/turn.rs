@@ -27,6 +27,7 @@ use crate::log::{self, Room};
 use super::census::{Border, Census, Tally};
 use super::keyspace::KeyspaceState;
 use super::keyspaces::KeyspaceMap;
+use super::runs::gate;
 use super::store::Store;
 use super::superversion::Generation;
 
@@ -46,7 +47,7 @@ impl Store {
     /// Bytes at which a keyspace's memtable is turned.
     pub fn memtable_limit(&self, keyspace: &KeyspaceState) -> usize {
         // Asked by every write of a keyspace that is not logged: no lock.
-        self.memory.bounded(keyspace.memtable_bytes.load(Ordering::Relaxed))
+        keyspace.memtable_limit.load(Ordering::Relaxed)
     }
 
     /// A version was reserved in `generation`: tells the workers, once, of a memtable that has outgrown its limit and is not
@@ -101,16 +102,19 @@ impl Store {
     }
 
     fn census(&self, keyspaces: &KeyspaceMap) -> Census {
+        let strain = self.strain(keyspaces);
         let guard = epoch::pin();
         let state = self.background.state.lock();
         let tally = |keyspace: &Arc<KeyspaceState>| {
             let now = keyspace.current.load(&guard);
             let active = now.active();
+            let gate = gate(now.frozen(), strain.wanted(keyspace, now, &state));
             Tally {
                 start: active.start,
                 bytes: active.memtable.bytes(),
                 is_empty: active.memtable.is_empty(),
-                oldest_frozen: now.frozen().last().map(|oldest| (oldest.end(), oldest.memtable.bytes())),
+                gate: gate.map(|gate| (gate.end(), gate.memtable.bytes())),
+                has_runs: keyspace.options().memory.runs() > 1 && !now.frozen().is_empty(),
                 limit: self.memtable_limit(keyspace),
                 is_logged: keyspace.logged,
                 is_asked: state.asked.contains_key(&keyspace.id),
@@ -143,7 +147,7 @@ impl Store {
 
     /// True if the device has less than `needed` bytes left. What the log holds becomes tables while
     /// there is room for both: on a device full of log nothing could be flushed.
-    fn is_scarce(&self, needed: u64) -> bool {
+    pub(super) fn is_scarce(&self, needed: u64) -> bool {
         matches!(self.env.fs.free_bytes(&self.directory), Ok(Some(free)) if free < needed)
     }
 }

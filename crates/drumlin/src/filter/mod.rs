@@ -23,18 +23,24 @@
 //! remixed word; after seven groups the word is mixed again.
 //!
 //! Origin: the blocked Bloom filter is folklore of the field; sLSM §2.3 asks for a filter per run
-//! with error ε. We fix bits per key instead, the same on every level, and pick the number of probes that
+//! with error ε. We fix bits per key instead, for all runs together (`allocation`), and pick the number of probes that
 //! minimises the error of a *blocked* filter, whose lines fill unevenly.
 //!
 //! Tests: below; the table's model test asks it about every key.
 
+mod allocation;
+
 use std::ops::Deref;
+
+pub use allocation::allocate;
 
 use crate::pages::{PageVec, Pages, append};
 use crate::sync::prefetch;
 
 /// Bits of one line.
 const LINE_BITS: f64 = 512.0;
+/// Keys in a line from which on chance makes no difference between lines (and `exp` of them is nothing).
+const LOAD_MAX: f64 = 600.0;
 /// Most probes a filter may have.
 const PROBES_MAX: u8 = 16;
 /// Bytes before the lines.
@@ -131,6 +137,10 @@ fn best_probes(load: f64) -> u8 {
 
 /// The error of a blocked filter: keys per line are Poisson distributed, each line is a small Bloom filter.
 fn expected_error(load: f64, probes: u8) -> f64 {
+    if load > LOAD_MAX {
+        // So many keys that all lines are as full.
+        return (1.0 - (1.0 - 1.0 / LINE_BITS).powf(load * f64::from(probes))).powi(i32::from(probes));
+    }
     let mut weight = (-load).exp();
     let mut sum = 0.0;
     let until = (load + 12.0 * load.sqrt() + 12.0) as u32;
@@ -279,6 +289,19 @@ mod tests {
             assert!(rate <= at_most, "{bits} bits: {rate} (probes {})", filter.probes());
             assert!(rate <= theory * 1.15 + 0.0001, "{bits} bits: {rate}, theory says {theory}");
         }
+    }
+
+    #[test]
+    fn fewer_bits_err_more_however_few_they_are() {
+        let errors: Vec<f64> = (1..64).map(|step| error_of(f64::from(step) / 8.0)).collect();
+        assert!(errors.windows(2).all(|pair| pair[0] >= pair[1] && pair[0] <= 1.0), "{errors:?}");
+        let filter = build(&hashes(0..100_000), 0.5);
+        let wrong = hashes(1_000_000..1_100_000).iter().filter(|&&h| filter.may_contain(h)).count();
+        assert!(
+            (wrong as f64 / 1e5 - error_of(0.5)).abs() < 0.02,
+            "{wrong} of 100000, theory says {}",
+            error_of(0.5)
+        );
     }
 
     #[test]

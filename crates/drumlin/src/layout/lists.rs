@@ -15,7 +15,7 @@ use crate::iter::{RangeTombstone, Tombstones};
 use crate::key::{Bytewise, KeyHasher, Kind, Lsn, bytewise};
 use crate::layout::plan::{CompactionPlan, span_of};
 use crate::layout::{Border, KeySpan, KeySpans, ManualPick, Running, debt_bytes, pick, pick_manual};
-use crate::options::KeyspaceOptions;
+use crate::options::{KeyspaceOptions, Layout};
 use crate::table::{Shelf, TableHandle, TableId, TableMeta, TableOptions};
 use crate::version::Levels;
 
@@ -83,6 +83,7 @@ impl Sim {
         let table_bytes = entries_per_table as u64 * ENTRY_BYTES;
         Sim {
             options: KeyspaceOptions {
+                layout: Layout::Leveled,
                 table_bytes,
                 level0_tables: 3,
                 level1_bytes: level1_tables * table_bytes,

@@ -4,7 +4,7 @@
 //! Calls nothing that touches a file, so that a policy runs in a simulator.
 //!
 //! Parts: `span` (ranges of keys), `plan` (a compaction as a value), `running` (claims of jobs), `policy` (what all policies
-//! share), `leveled` (the policy of [`Layout::Leveled`]), `tiered` (that of [`Layout::Tiered`] and [`Layout::LazyLeveled`]). A
+//! share), `leveled` (the policy of [`Layout::Leveled`]), `tiered` (that of [`Layout::Tiered`] and [`Layout::LazyLeveled`]), `filters` (the filter bits of what a job writes). A
 //! further layout is a further policy with these functions. Policies may change while a store is open: every one takes the levels
 //! as another left them.
 //!
@@ -13,6 +13,7 @@
 //!
 //! Concurrency: pure. Tests: in the parts.
 
+mod filters;
 mod leveled;
 #[cfg(test)]
 mod lists;
@@ -22,6 +23,7 @@ mod running;
 mod span;
 mod tiered;
 
+pub use filters::FilterBits;
 pub use plan::{Border, CompactionPlan};
 #[cfg(test)]
 pub use plan::{Reason, hull, span_of};

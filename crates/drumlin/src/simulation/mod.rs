@@ -24,7 +24,7 @@ use crate::env::MemFs;
 use crate::error::{Error, Result};
 use crate::filter;
 use crate::key::{KeyHasher, Lsn, bytewise};
-use crate::layout::{self, CompactionPlan, Running};
+use crate::layout::{self, CompactionPlan, FilterBits, Running};
 use crate::options::KeyspaceOptions;
 use crate::table::{Shelf, TableHandle, TableId, TableMeta, TableOptions};
 use crate::version::Levels;
@@ -166,8 +166,17 @@ impl Simulation {
         Err(Error::invalid("the layout never comes to rest"))
     }
 
-    /// How things stand. O(tables).
+    /// How things stand. O(tables log tables).
     pub fn point(&self) -> Point {
+        self.point_of(&self.options)
+    }
+
+    /// How they would stand with other filters and blocks, if the tables were these. O(tables log tables).
+    pub fn point_with(&self, filter_bits_per_key: f64, block_bytes: usize) -> Point {
+        self.point_of(&KeyspaceOptions { filter_bits_per_key, block_bytes, ..self.options.clone() })
+    }
+
+    fn point_of(&self, options: &KeyspaceOptions) -> Point {
         let levels: Vec<Level> = (0..self.levels.depth())
             .map(|number| {
                 let tables = self.levels.level(number);
@@ -180,22 +189,21 @@ impl Simulation {
         let put_bytes = self.puts as f64 * self.user_bytes();
         let bytes: u64 = levels.iter().map(|level| level.bytes).sum();
         let space = self.workload.keys as f64;
-        // Entries of each run, from the newest on.
-        let runs: Vec<f64> = self
-            .levels
-            .level(0)
-            .iter()
-            .map(|table| table.meta().entries as f64)
-            .chain(levels.iter().filter(|level| level.number > 0).map(|level| level.entries as f64))
-            .collect();
-        let alive = space * (1.0 - runs.iter().map(|run| (1.0 - run / space).max(0.0)).product::<f64>());
-        let false_positive = filter::error_of(self.options.filter_bits_per_key);
+        let filters = FilterBits::of(&self.levels, options);
+        let error_at = |level: usize| filter::error_of(filters.at(level as u32));
+        // Entries of each run and the error of its filter, from the newest on.
+        let of_level0 = self.levels.level(0).iter().map(|table| table.meta().entries as f64);
+        let deeper = levels.iter().filter(|level| level.number > 0);
+        let deeper = deeper.map(|level| (level.entries as f64, error_at(level.number)));
+        let runs: Vec<(f64, f64)> = of_level0.map(|entries| (entries, error_at(0))).chain(deeper).collect();
+        let alive = space * (1.0 - runs.iter().map(|(run, _)| (1.0 - run / space).max(0.0)).product::<f64>());
         let (mut reads, mut left) = (0.0, 1.0);
-        for run in &runs {
+        for (run, error) in &runs {
             let here = left * (run / alive.max(1.0)).min(1.0);
-            reads += here + (left - here) * false_positive;
+            reads += here + (left - here) * error;
             left -= here;
         }
+        let filter_bits = levels.iter().map(|level| level.entries as f64 * filters.at(level.number as u32));
         let entries: u64 = levels.iter().map(|level| level.entries).sum();
         Point {
             puts: self.puts,
@@ -203,9 +211,9 @@ impl Simulation {
             space_amplification: bytes as f64 / (alive * self.entry_bytes()).max(1.0),
             runs: runs.len(),
             reads_per_get: reads,
-            reads_per_miss: runs.len() as f64 * false_positive,
-            filter_bytes: (entries as f64 * self.options.filter_bits_per_key / 8.0) as u64,
-            index_bytes: (entries as f64 * self.index_bytes()) as u64,
+            reads_per_miss: runs.iter().map(|(_, error)| error).sum(),
+            filter_bytes: (filter_bits.sum::<f64>() / 8.0) as u64,
+            index_bytes: (entries as f64 * self.index_bytes(options)) as u64,
             largest_merge: self.largest_merge,
             levels,
         }
@@ -216,14 +224,17 @@ impl Simulation {
     }
 
     /// Bytes of the index for an entry: a fence pointer for each block.
-    fn index_bytes(&self) -> f64 {
-        let in_block = (self.options.block_bytes as f64 / (self.user_bytes() + ENTRY_BYTES)).max(1.0);
+    fn index_bytes(&self, options: &KeyspaceOptions) -> f64 {
+        let in_block = (options.block_bytes as f64 / (self.user_bytes() + ENTRY_BYTES)).max(1.0);
         (self.workload.key_bytes as f64 + INDEX_BYTES) / in_block
     }
 
     /// Bytes of a file for an entry.
     fn entry_bytes(&self) -> f64 {
-        self.user_bytes() + ENTRY_BYTES + self.options.filter_bits_per_key / 8.0 + self.index_bytes()
+        self.user_bytes()
+            + ENTRY_BYTES
+            + self.options.filter_bits_per_key / 8.0
+            + self.index_bytes(&self.options)
     }
 
     /// A table of so many entries from one part of the key space to another.

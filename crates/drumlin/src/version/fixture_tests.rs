@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::*;
 use crate::env::{Env, FileSystem, MemFs, RealFs};
 use crate::key::Lsn;
-use crate::options::{Compression, KeyspaceOptions, Memory};
+use crate::options::{Compression, KeyspaceOptions, Layout, Memory};
 use crate::table::{TableId, TableMeta};
 
 const STORE: &[u8] = include_bytes!("../../tests/fixtures/store-v1/STORE");
@@ -31,7 +31,8 @@ fn identity() -> Identity {
 }
 
 fn options() -> [KeyspaceOptions; 2] {
-    let plain = KeyspaceOptions { memory: Memory::Sorted, ..KeyspaceOptions::default() };
+    let plain =
+        KeyspaceOptions { memory: Memory::Sorted, layout: Layout::Leveled, ..KeyspaceOptions::default() };
     let tuned = KeyspaceOptions {
         logged: false,
         memtable_bytes: Some(1 << 20),

@@ -16,7 +16,7 @@ use std::path::Path;
 use crate::encoding::{FileDecoder, IGNORABLE, put_field, put_numbers};
 use crate::error::{Error, Result};
 use crate::key::{BYTEWISE, ComparatorRef, bytewise};
-use crate::options::{Compression, KeyspaceOptions, Layout, Memory};
+use crate::options::{Compression, FilterAllocation, KeyspaceOptions, Layout, Memory};
 
 const MEMORY: u8 = 1;
 const LAYOUT: u8 = 2;
@@ -30,20 +30,23 @@ const TABLE_BYTES: u8 = IGNORABLE | 10;
 const LEVEL0_TABLES: u8 = IGNORABLE | 11;
 const LEVEL1_BYTES: u8 = IGNORABLE | 12;
 const LEVEL_RATIO: u8 = IGNORABLE | 13;
+const FILTER_ALLOCATION: u8 = IGNORABLE | 14;
 
 /// The stored form of `options`. The comparator is stored by name.
 pub fn encode_options(options: &KeyspaceOptions) -> Vec<u8> {
     let mut out = Vec::with_capacity(96);
-    let memory = match options.memory {
-        Memory::Sorted => 0,
-        Memory::TwoTier => 1,
-    };
     let compression = match options.compression {
         Compression::None => 0,
         Compression::Lz4 => 1,
         Compression::Zstd => 2,
     };
-    put_numbers(&mut out, MEMORY, &[memory]);
+    match options.memory {
+        Memory::Sorted => put_numbers(&mut out, MEMORY, &[0]),
+        Memory::TwoTier => put_numbers(&mut out, MEMORY, &[1]),
+        Memory::Runs { runs, merged_percent } => {
+            put_numbers(&mut out, MEMORY, &[2, runs as u64, u64::from(merged_percent)]);
+        }
+    }
     match options.layout {
         Layout::Leveled => put_numbers(&mut out, LAYOUT, &[0]),
         Layout::Tiered { runs, merged_percent } => {
@@ -65,6 +68,10 @@ pub fn encode_options(options: &KeyspaceOptions) -> Vec<u8> {
     put_numbers(&mut out, LEVEL0_TABLES, &[options.level0_tables as u64]);
     put_numbers(&mut out, LEVEL1_BYTES, &[options.level1_bytes]);
     put_numbers(&mut out, LEVEL_RATIO, &[options.level_ratio]);
+    // Absent it is by size, for good: stores from before there was a choice get what is better.
+    if options.filter_allocation == FilterAllocation::Uniform {
+        put_numbers(&mut out, FILTER_ALLOCATION, &[1]);
+    }
     out
 }
 
@@ -77,11 +84,15 @@ pub fn decode_options(bytes: &[u8], comparators: &[ComparatorRef], path: &Path) 
     let mut fields = FileDecoder::new(bytes, path, 0);
     while let Some((tag, mut field)) = fields.field()? {
         match tag {
-            MEMORY => match field.varint()? {
-                0 => options.memory = Memory::Sorted,
-                1 => options.memory = Memory::TwoTier,
-                other => return Err(field.unsupported(format!("memory {other} in keyspace options"))),
-            },
+            MEMORY => {
+                options.memory = match field.varint()? {
+                    0 => Memory::Sorted,
+                    1 => Memory::TwoTier,
+                    2 => Memory::Runs { runs: field.length()?, merged_percent: small(&mut field)? },
+                    other => return Err(field.unsupported(format!("memory {other} in keyspace options"))),
+                };
+                options.memory.validate().map_err(|why| field.corrupt(why.to_string()))?;
+            }
             LAYOUT => {
                 options.layout = match field.varint()? {
                     0 => Layout::Leveled,
@@ -114,6 +125,17 @@ pub fn decode_options(bytes: &[u8], comparators: &[ComparatorRef], path: &Path) 
             LEVEL0_TABLES => options.level0_tables = field.length()?,
             LEVEL1_BYTES => options.level1_bytes = field.varint()?,
             LEVEL_RATIO => options.level_ratio = field.varint()?,
+            FILTER_ALLOCATION => {
+                options.filter_allocation = match field.varint()? {
+                    0 => FilterAllocation::BySize,
+                    1 => FilterAllocation::Uniform,
+                    other => {
+                        return Err(
+                            field.unsupported(format!("filter allocation {other} in keyspace options"))
+                        );
+                    }
+                }
+            }
             tag => {
                 field.unknown("keyspace option", tag)?;
                 continue;

@@ -10,7 +10,7 @@
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use drumlin::{Cas, Db, Keyspace, KeyspaceOptions, Layout, Result, Snapshot};
+use drumlin::{Cas, Db, Keyspace, KeyspaceOptions, Layout, Memory, Result, Snapshot};
 
 use super::dice::Dice;
 use super::history::{ABSENT, Class, History, KEYS_MAX, Key, Op, Seen, Ticks, Value};
@@ -44,7 +44,8 @@ pub struct Load {
 impl Target {
     /// Makes the keyspaces, with tiny memtables, tables and levels, so that everything turns over.
     pub fn new(db: Db) -> Result<Self> {
-        let options = |layout| KeyspaceOptions {
+        let options = |memory, layout| KeyspaceOptions {
+            memory,
             layout,
             memtable_bytes: Some(64 << 10),
             table_bytes: 16 << 10,
@@ -54,9 +55,18 @@ impl Target {
             ..KeyspaceOptions::default()
         };
         let keyspaces = [
-            db.keyspace("left", options(Layout::default()))?,
-            db.keyspace("right", options(Layout::Tiered { runs: 2, merged_percent: 100 }))?,
-            db.keyspace("counters", options(Layout::LazyLeveled { runs: 2, upper_percent: 50 }))?,
+            db.keyspace("left", options(Memory::default(), Layout::default()))?,
+            db.keyspace(
+                "right",
+                options(
+                    Memory::Runs { runs: 3, merged_percent: 60 },
+                    Layout::Tiered { runs: 2, merged_percent: 100 },
+                ),
+            )?,
+            db.keyspace(
+                "counters",
+                options(Memory::default(), Layout::LazyLeveled { runs: 2, upper_percent: 50 }),
+            )?,
         ];
         Ok(Self { db, keyspaces, names_used: AtomicU32::new(0) })
     }

@@ -25,7 +25,8 @@ use crate::compaction::{CompactionOutcome, JobContext, run_compaction, run_flush
 use crate::error::{Error, Result};
 use crate::iter::Horizons;
 use crate::key::Lsn;
-use crate::layout::CompactionPlan;
+use crate::layout::{CompactionPlan, FilterBits};
+use crate::options::KeyspaceOptions;
 use crate::sync::failpoint;
 use crate::table::TableOptions;
 use crate::version::{Change, KeyspaceId, Levels, VersionEdit};
@@ -40,29 +41,32 @@ use super::queue::Job;
 impl Store {
     pub(super) fn perform(&self, job: &Job) -> Result<()> {
         match job {
-            Job::Flush(keyspace) => self.flush_frozen(keyspace),
+            Job::Flush(keyspace, end) => self.flush_frozen(keyspace, *end),
             Job::Drain(_, generation) => {
-                generation.memtable.drain();
+                let rests = generation.end() <= self.sequencer.tail();
+                if rests {
+                    generation.memtable.settle()
+                } else {
+                    generation.memtable.drain()
+                }
                 Ok(())
             }
             Job::Compact(keyspace, plan) => self.compact_by(keyspace, plan),
         }
     }
 
-    /// Flushes what is frozen and ends at or below the tail.
-    fn flush_frozen(&self, keyspace: &KeyspaceState) -> Result<()> {
-        let tail = self.sequencer.tail();
+    /// Flushes what ends at or below `end`, which the log has passed.
+    fn flush_frozen(&self, keyspace: &KeyspaceState, end: Lsn) -> Result<()> {
         let generations: Vec<Arc<Generation>> = {
             let guard = epoch::pin();
             let now = keyspace.current.load(&guard);
-            now.frozen().iter().filter(|g| g.end() <= tail).cloned().collect()
+            now.frozen().iter().filter(|g| g.end() <= end).cloned().collect()
         };
         failpoint::hit("flush::begins");
         let Some(newest) = generations.first() else { return Ok(()) };
-        let end = newest.end();
         self.sequencer.wait_completed(end)?;
         self.sync_log(end)?;
-        let context = self.job_context(keyspace);
+        let context = self.flush_context(keyspace, &generations);
         let bytes = self.always_timed(Timed::Flush, || {
             let outcome = flush_generations(&context, &generations)?;
             let bytes = outcome.written_bytes;
@@ -88,7 +92,8 @@ impl Store {
 
     /// Carries a plan out.
     pub(super) fn compact_by(&self, keyspace: &KeyspaceState, plan: &CompactionPlan) -> Result<()> {
-        let context = self.job_context(keyspace);
+        let levels = keyspace.current.load(&epoch::pin()).levels.clone();
+        let context = self.job_context(keyspace, |options| FilterBits::of_merge(&levels, options, plan));
         let outcome = self.always_timed(Timed::Compaction, || run_compaction(plan, &context))?;
         self.background.counters.compactions.fetch_add(1, Ordering::Relaxed);
         self.background.counters.read_bytes.fetch_add(outcome.read_bytes, Ordering::Relaxed);
@@ -127,7 +132,11 @@ impl Store {
     }
 
     /// What a job on this keyspace needs. Snapshots that were forgotten are released first; it keeps what the others see.
-    pub fn job_context(&self, keyspace: &KeyspaceState) -> JobContext {
+    pub fn job_context(
+        &self,
+        keyspace: &KeyspaceState,
+        filter_bits: impl FnOnce(&KeyspaceOptions) -> FilterBits,
+    ) -> JobContext {
         self.expire_snapshots();
         let options = keyspace.options();
         let (directory, level_paths) = (self.directory.clone(), self.options.level_paths.clone());
@@ -137,6 +146,7 @@ impl Store {
             next_table_id: self.next_table_id.clone(),
             table_options: TableOptions::new(&options, keyspace.hasher)
                 .with_memory(self.options.memory_bytes),
+            filter_bits: filter_bits(&options),
             table_bytes: options.table_bytes,
             shelf: self.memory.shelf.clone(),
             buffers: self.memory.jobs.clone(),
@@ -146,6 +156,13 @@ impl Store {
             on_bytes: None,
             parallelism: self.options.background_threads,
         }
+    }
+
+    /// The same for a flush of these generations.
+    pub fn flush_context(&self, keyspace: &KeyspaceState, generations: &[Arc<Generation>]) -> JobContext {
+        let levels = keyspace.current.load(&epoch::pin()).levels.clone();
+        let entries = generations.iter().map(|g| g.memtable.entries() as u64).sum();
+        self.job_context(keyspace, |options| FilterBits::of_flush(&levels, options, entries))
     }
 
     /// The manifest's words for an outcome.

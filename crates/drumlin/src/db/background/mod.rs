@@ -35,7 +35,8 @@ use super::store::{Store, with_room};
 pub use failures::JobFailure;
 pub(crate) use job::{apply, flush_generations};
 
-use queue::{Job, Next, State};
+pub(super) use queue::State;
+use queue::{Job, Next};
 
 /// How long an idle worker waits before it looks again for what readers have let go of; twice as long each time.
 const TIDY_FIRST: Duration = Duration::from_millis(5);
@@ -213,7 +214,7 @@ impl Store {
     /// Does a job, to its end or its failure.
     fn carry_out(&self, job: Job) {
         let watch = JobWatch(Watch(self));
-        let is_flush = matches!(job, Job::Flush(_));
+        let is_flush = matches!(job, Job::Flush(..));
         // On a full device a flush gets what the log keeps in stock.
         let give_up = || Ok(is_flush && self.log()?.give_up_stock() > 0);
         let outcome = with_room(|| self.perform(&job), give_up);

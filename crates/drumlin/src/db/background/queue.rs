@@ -2,7 +2,7 @@
 //!
 //! Place: workers `pick` from it and `finish` what they took; work by hand claims its tables here too.
 //!
-//! A flush comes first (it frees memory), that of the oldest generation; then the sorting of a hash that is written to, where
+//! A flush comes first (it frees memory), that of the oldest generation, unless that is a run that rests (`runs`); then the sorting of a hash that is written to, where
 //! that is asked for; then the compaction of the keyspace that needs it most. A keyspace has at most one flush at a time;
 //! compactions of one keyspace may run side by side on different tables.
 //!
@@ -27,6 +27,7 @@ use crate::layout::{self, CompactionPlan, Running};
 use crate::version::KeyspaceId;
 
 use super::super::keyspace::KeyspaceState;
+use super::super::runs::{gate, taken};
 use super::super::store::Store;
 use super::super::superversion::Generation;
 use super::Background;
@@ -91,8 +92,9 @@ impl State {
 
 /// Something for a worker to do.
 pub(super) enum Job {
-    Flush(Arc<KeyspaceState>),
-    /// Of a generation that is written to.
+    /// Of all that ends there or before.
+    Flush(Arc<KeyspaceState>, Lsn),
+    /// Of a generation that is written to, or rests.
     Drain(Arc<KeyspaceState>, Arc<Generation>),
     Compact(Arc<KeyspaceState>, CompactionPlan),
 }
@@ -109,7 +111,7 @@ impl Background {
     pub(super) fn finish(&self, job: Job, outcome: &Result<()>, now: Duration) {
         let mut state = self.state.lock();
         match job {
-            Job::Flush(keyspace) => {
+            Job::Flush(keyspace, _) => {
                 state.jobs -= 1;
                 state.flushing.remove(&keyspace.id);
                 state.pad_failed = None;
@@ -145,6 +147,7 @@ impl Store {
     pub(super) fn pick(&self, tail: Lsn) -> Next {
         let keyspaces = self.keyspaces.all();
         let now = self.env.clock.now();
+        let strain = self.strain(&keyspaces);
         let guard = epoch::pin();
         let mut state = self.background.state.lock();
         let state = &mut *state;
@@ -154,14 +157,20 @@ impl Store {
                 !k.is_dropped() && !state.flushing.contains_key(&k.id) && state.failures.may_flush(k.id, now)
             })
             .filter_map(|k| {
-                let oldest = k.current.load(&guard).frozen().last()?;
-                (oldest.end() <= tail).then(|| (oldest.start, k))
+                let now = k.current.load(&guard);
+                let is_due = gate(now.frozen(), strain.wanted(k, now, state))?.end() <= tail;
+                is_due.then(|| (now.frozen(), k))
             })
-            .min_by_key(|(start, _)| *start);
-        if let Some((start, keyspace)) = oldest {
-            state.flushing.insert(keyspace.id, start);
-            state.jobs += 1;
-            return Next::Job(Job::Flush(keyspace.clone()));
+            .min_by_key(|(frozen, _)| frozen.last().map(|oldest| oldest.start));
+        if let Some((frozen, keyspace)) = oldest {
+            let passed: Vec<_> = frozen.iter().rev().take_while(|g| g.end() <= tail).collect();
+            let is_asked = state.asked.contains_key(&keyspace.id);
+            let taken = &passed[..taken(keyspace.options().memory, passed.len(), is_asked)];
+            if let [oldest, ..] = taken {
+                state.flushing.insert(keyspace.id, oldest.start);
+                state.jobs += 1;
+                return Next::Job(Job::Flush(keyspace.clone(), taken[taken.len() - 1].end()));
+            }
         }
         // One stays free for flushes, as below.
         let most = self.options.two_tier.drain_threads.min((self.options.background_threads - 1).max(1));
@@ -177,6 +186,17 @@ impl Store {
                 state.jobs += 1;
                 return Next::Job(Job::Drain(keyspace, generation));
             }
+        }
+        // What rests is sorted before it is scanned; at its flush it would be anyway.
+        let resting = keyspaces.values().filter(|k| k.options().memory.runs() > 1).find_map(|k| {
+            let passed = k.current.load(&guard).frozen().iter().rev().take_while(|g| g.end() <= tail);
+            let generation = passed.filter(|_| state.draining.is_empty()).find(|g| g.is_first_to_settle())?;
+            Some((k.clone(), generation.clone()))
+        });
+        if let Some((keyspace, generation)) = resting {
+            state.draining.push((keyspace.id, generation.start));
+            state.jobs += 1;
+            return Next::Job(Job::Drain(keyspace, generation));
         }
         state.failures.keep_only(|id| keyspaces.values().any(|k| k.id == id));
         let later = state.failures.next_due(now);
@@ -209,15 +229,16 @@ impl Store {
         let now = self.env.clock.now();
         let guard = epoch::pin();
         let (nothing, oldest) = (Running::new(), self.oldest_snapshot());
+        let strain = self.strain(&keyspaces);
         let state = self.background.state.lock();
         state.jobs == 0
             && (!is_pad_due || state.pad_failed.is_some())
             && keyspaces.values().all(|k| {
-                let levels = k.current.load(&guard);
+                let current = k.current.load(&guard);
                 let held = state.failures.held(k.id, &nothing, now);
-                (levels.frozen().last().is_none_or(|oldest| oldest.end() > tail)
-                    || !state.failures.may_flush(k.id, now))
-                    && layout::pick(&levels.levels, &k.options(), &held, oldest).is_none()
+                let gate = gate(current.frozen(), strain.wanted(k, current, &state));
+                (gate.is_none_or(|gate| gate.end() > tail) || !state.failures.may_flush(k.id, now))
+                    && layout::pick(&current.levels, &k.options(), &held, oldest).is_none()
             })
     }
 

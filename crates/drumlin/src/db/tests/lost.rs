@@ -13,7 +13,7 @@ use crate::Db;
 use crate::db::open::LOG_DIRECTORY;
 use crate::env::{Env, FileSystem, Keep, MemFs};
 use crate::error::{Error, Result};
-use crate::options::{Durability, KeyspaceOptions, Options, WriteOptions};
+use crate::options::{Durability, KeyspaceOptions, Layout, Options, WriteOptions};
 use crate::sync::Mutex;
 
 const DISK: WriteOptions = WriteOptions { durability: Some(Durability::Disk) };
@@ -166,7 +166,8 @@ fn a_table_in_a_level_directory_survives_a_power_loss_at_any_call() {
         }
     })));
     let db = open_as(&fs, split()).expect("open");
-    let keyspace = db.keyspace("a", keyspace_options()).expect("keyspace");
+    let leveled = KeyspaceOptions { layout: Layout::Leveled, ..keyspace_options() };
+    let keyspace = db.keyspace("a", leveled).expect("keyspace");
     for number in 0..6u64 {
         keyspace.put_with(number.to_le_bytes(), [9; 100], DISK).expect("put");
         acked.store(number + 1, Ordering::SeqCst);

@@ -12,7 +12,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::dice::Dice;
 use crate::env::{Env, FileSystem};
 use crate::error::{Error, Result};
-use crate::options::{Durability, KeyspaceOptions, Options, WriteOptions};
+use crate::options::{Durability, KeyspaceOptions, Layout, Memory, Options, WriteOptions};
 use crate::sync::Mutex;
 use crate::{Cas, Db, Keyspace};
 
@@ -40,6 +40,19 @@ pub fn keyspace_options() -> KeyspaceOptions {
         level_ratio: 4,
         ..KeyspaceOptions::default()
     }
+}
+
+/// Of one of [`KEYSPACES`]: each has a memory component and a layout of its own.
+fn options_of(name: &str) -> KeyspaceOptions {
+    let usual = keyspace_options();
+    let (memory, layout) = match name {
+        "b" => {
+            (Memory::Runs { runs: 2, merged_percent: 100 }, Layout::Tiered { runs: 2, merged_percent: 100 })
+        }
+        "c" => (Memory::Sorted, Layout::LazyLeveled { runs: 2, upper_percent: 50 }),
+        _ => (usual.memory, usual.layout),
+    };
+    KeyspaceOptions { memory, layout, ..usual }
 }
 
 pub fn open(fs: &Arc<dyn FileSystem>) -> Result<Db> {
@@ -201,7 +214,7 @@ impl Writer {
     }
 
     fn keyspace(&self, name: &str) -> Result<Keyspace> {
-        self.db().keyspace(name, keyspace_options())
+        self.db().keyspace(name, options_of(name))
     }
 
     fn key(&mut self) -> Vec<u8> {

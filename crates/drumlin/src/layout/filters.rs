@@ -1,0 +1,134 @@
+//! Filter bits by level: what the tables that a job writes get, by the runs that there are when it is done.
+//!
+//! Place: `db` asks before a job; `compaction` gives each output the bits of its level.
+//!
+//! A run is a table of level 0, or a level below. A read meets it only where it lies: in a level of which a part of the keys
+//! was merged into the next there are gaps. So a run of n entries that lies over a part f of the keys counts f times in what is
+//! read in vain, and as n / f entries where it lies. How large a part is is told by the tables' entries.
+//! Tables keep what they got: the next job that writes them goes by the runs of its time.
+//!
+//! Complexity: O(tables log tables). Concurrency: a value. Tests: tests/filters.rs. Origin: see `filter::allocate`.
+
+use std::collections::HashSet;
+
+use crate::filter::allocate;
+use crate::key::Comparator;
+use crate::options::{FilterAllocation, KeyspaceOptions};
+use crate::table::{TableId, TableMeta};
+use crate::version::Levels;
+
+use super::plan::span_of;
+use super::{CompactionPlan, KeySpan};
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct FilterBits {
+    /// By level; deeper ones get the last.
+    by_level: Vec<f64>,
+}
+
+/// What lies on a level.
+#[derive(Clone, Copy, Default)]
+struct Run {
+    /// Of the keys, the part that it lies over; of level 0 that of all tables together.
+    part: f64,
+    entries: f64,
+}
+
+/// How many entries lie where: each table's at its first key.
+struct Ruler<'a> {
+    comparator: &'a dyn Comparator,
+    /// Ascending, with the entries of all before.
+    marks: Vec<(&'a [u8], f64)>,
+    all: f64,
+}
+
+impl<'a> Ruler<'a> {
+    fn new(levels: &'a Levels, comparator: &'a dyn Comparator) -> Ruler<'a> {
+        let of = |meta: &'a TableMeta| (&meta.smallest[..], meta.entries as f64);
+        let mut marks: Vec<(&[u8], f64)> = levels.tables().map(|table| of(table.meta())).collect();
+        marks.sort_by(|(a, _), (b, _)| comparator.compare(a, b));
+        let mut all = 0.0;
+        for (_, entries) in &mut marks {
+            all += std::mem::replace(entries, all);
+        }
+        Ruler { comparator, marks, all }
+    }
+
+    /// The part of all entries that lies in the span.
+    fn part(&self, span: &KeySpan) -> f64 {
+        let before = |at: usize| self.marks.get(at).map_or(self.all, |(_, entries)| *entries);
+        let from = self.marks.partition_point(|(key, _)| self.comparator.compare(key, &span.start).is_lt());
+        let to = self.marks.partition_point(|(key, _)| !span.is_before(self.comparator, key));
+        if self.all > 0.0 { (before(to) - before(from)) / self.all } else { 0.0 }
+    }
+}
+
+impl FilterBits {
+    /// The same for all.
+    pub fn uniform(bits_per_key: f64) -> FilterBits {
+        FilterBits { by_level: vec![bits_per_key] }
+    }
+
+    /// As the levels are.
+    pub fn of(levels: &Levels, options: &KeyspaceOptions) -> FilterBits {
+        FilterBits::new(levels, options, None, |_, _| {})
+    }
+
+    /// For a flush of about so many entries.
+    pub fn of_flush(levels: &Levels, options: &KeyspaceOptions, entries: u64) -> FilterBits {
+        FilterBits::new(levels, options, None, |runs, _| {
+            runs[0].part += 1.0;
+            runs[0].entries += entries as f64;
+        })
+    }
+
+    /// For a merge by this plan.
+    pub fn of_merge(levels: &Levels, options: &KeyspaceOptions, plan: &CompactionPlan) -> FilterBits {
+        FilterBits::new(levels, options, Some(plan), |runs, ruler| {
+            let moved: u64 = plan.tables().map(|(_, table)| table.meta().entries).sum();
+            let whole = ruler.part(&plan.span).max(f64::MIN_POSITIVE);
+            for (level, span) in plan.landings() {
+                let needed = level as usize + 1;
+                if runs.len() < needed {
+                    runs.resize(needed, Run::default());
+                }
+                let part = ruler.part(&span);
+                runs[level as usize].part += part;
+                runs[level as usize].entries += moved as f64 * (part / whole).min(1.0);
+            }
+        })
+    }
+
+    /// For the levels without what `plan` takes from them, and with what `change` adds.
+    fn new(
+        levels: &Levels,
+        options: &KeyspaceOptions,
+        plan: Option<&CompactionPlan>,
+        change: impl FnOnce(&mut Vec<Run>, &Ruler<'_>),
+    ) -> FilterBits {
+        if options.filter_allocation == FilterAllocation::Uniform {
+            return FilterBits::uniform(options.filter_bits_per_key);
+        }
+        let ruler = Ruler::new(levels, &*options.comparator);
+        let mut runs = vec![Run::default(); levels.depth().max(1)];
+        let taken: HashSet<TableId> =
+            plan.iter().flat_map(|plan| plan.tables()).map(|(_, table)| table.meta().id).collect();
+        for (level, run) in runs.iter_mut().enumerate() {
+            for table in levels.level(level).iter().filter(|table| !taken.contains(&table.meta().id)) {
+                run.part += ruler.part(&span_of(table.meta()));
+                run.entries += table.meta().entries as f64;
+            }
+        }
+        change(&mut runs, &ruler);
+        let densities: Vec<(f64, f64)> =
+            runs.iter().map(|run| (run.part, run.entries / run.part.max(f64::MIN_POSITIVE))).collect();
+        FilterBits { by_level: allocate(&densities, options.filter_bits_per_key) }
+    }
+
+    /// Bits a key of a table at this level.
+    pub fn at(&self, level: u32) -> f64 {
+        let last = self.by_level.len() - 1;
+        self.by_level[last.min(level as usize)]
+    }
+}
