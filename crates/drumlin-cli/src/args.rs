@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
-use drumlin_bench::args::{Bench, LaidOut};
+use drumlin_bench::args::{Bench, Compress, LaidOut, Survives};
 use drumlin_paper::args::Paper;
 
 use crate::failure::{Failure, Result};
@@ -81,6 +81,7 @@ impl Args {
             | Command::Limits(_)
             | Command::Paper(_)
             | Command::Simulate(_)
+            | Command::Tune(_)
             | Command::Tour
             | Command::Completions { .. }
                 if self.keyspace.is_some() =>
@@ -162,6 +163,9 @@ pub enum Command {
     /// Foretell what a layout of tables comes to, for billions of records, without a disk
     #[command(after_help = help::SIMULATE)]
     Simulate(Simulate),
+    /// Find the options of a keyspace for a workload: predicted for many, measured for the best
+    #[command(after_help = help::TUNE)]
+    Tune(Tune),
     /// Walk through the engine on real data, with checks, and leave the store to explore
     #[command(after_help = help::TOUR)]
     Tour,
@@ -209,6 +213,7 @@ impl Command {
             Command::Limits(_) => "limits",
             Command::Paper(_) => "paper",
             Command::Simulate(_) => "simulate",
+            Command::Tune(_) => "tune",
             Command::Tour => "tour",
             Command::Completions { .. } => "completions",
         }
@@ -373,6 +378,47 @@ pub struct Simulate {
     /// Filter bits for a key
     #[arg(long, value_name = "BITS", default_value_t = 10.0)]
     pub bloom_bits: f64,
+}
+
+/// Arguments of `tune`.
+#[derive(Debug, clap::Args)]
+pub struct Tune {
+    /// The workload: one that `drumlin bench list` names, or a file that describes it
+    #[arg(long, value_name = "NAME|FILE", value_hint = ValueHint::FilePath)]
+    pub workload: String,
+    /// All memory of the store, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 256)]
+    pub memory: usize,
+    /// Records
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    pub num: u64,
+    /// Bytes of a key
+    #[arg(long, alias = "key_size", value_name = "BYTES", default_value_t = 16)]
+    pub key_size: usize,
+    /// Bytes of a value
+    #[arg(long, alias = "value_size", value_name = "BYTES", default_value_t = 100)]
+    pub value_size: usize,
+    /// To what values can be compressed, as a part of their bytes
+    #[arg(long, alias = "compression_ratio", value_name = "PART", default_value_t = 0.5)]
+    pub compression_ratio: f64,
+    /// Clients [default: as many as processors]
+    #[arg(long, value_name = "N")]
+    pub threads: Option<u64>,
+    /// What a write survives
+    #[arg(long, value_enum, default_value = "process")]
+    pub durability: Survives,
+    /// How blocks are compressed
+    #[arg(long, value_enum, default_value = "lz4")]
+    pub compression: Compress,
+    /// How long it may take, about, and longer where one store takes longer
+    #[arg(long, value_name = "N", default_value_t = 5.0)]
+    pub minutes: f64,
+    /// Draw what reads cost beside what writes cost, of all candidates, into this file
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub svg: Option<PathBuf>,
+    /// Seed of all random numbers
+    #[arg(long, value_name = "N", default_value_t = 42)]
+    pub seed: u64,
 }
 
 /// Arguments of `shape`.

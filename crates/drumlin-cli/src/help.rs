@@ -118,6 +118,23 @@ with --keyspace only \"keyspaces\". What stands under \"process\" is true of thi
 reads finds its \"write_amplification\", \"reads_per_get\" and \"latencies\":[{\"operation\",\"operations\",\"timed\",\"mean_ns\",\
 \"p50_ns\",\"p90_ns\",\"p99_ns\",\"p999_ns\",\"max_ns\"},...].";
 
+pub const TUNE: &str = "\
+Examples:
+  drumlin tune --workload ycsba --num 10000000 --memory 512 --minutes 10
+  drumlin tune --workload mine.json --value-size 400 --svg tradeoff.svg
+
+Looks at some two thousand sets of options: memory component and its runs, layout and its runs, ratio of levels, size of \
+memtables, filter bits, size of blocks. Each is predicted by what its layout comes to, which is simulated; the best tenth, 24 at most, \
+are measured on stores that are a sixteenth as large, the best of these on larger ones, the last three and the usual options at \
+full size. Stores are made beside each other's place in --db, or where temporary files go, and removed.
+
+A file describes a workload in JSON: {\"mix\": {\"put\": 0.3, \"get\": 0.6, \"get absent\": 0.05, \"scan\": 0.05}, \"keys\": \
+\"zipfian\", \"scan\": 20, \"begins\": \"full\"}. Shares need not add up to one; operations are put, insert, get, get absent, scan, \
+update, put if absent, delete; keys are uniform, zipfian, latest or sequence; it begins full, half or empty.
+
+With --json, a line a trial, {\"candidate\",\"size\",\"predicted_rate\",\"rate\",\"table_write_amplification\"}, then \
+{\"choice\":{\"candidate\",\"measured\":{...}},\"usual\":{...},\"candidates\",\"rust\",\"arguments\"}.";
+
 pub const SIMULATE: &str = "\
 Examples:
   drumlin simulate --layout lazy-leveled --records 1000000000

@@ -20,6 +20,7 @@ mod shape;
 mod simulate;
 mod size;
 mod stats;
+mod tune;
 pub mod verify;
 
 use crate::args::{Args, Command};
@@ -48,6 +49,7 @@ pub fn run(args: &Args) -> Result<()> {
         Command::Limits(limits) => limits::run(args, limits),
         Command::Paper(paper) => paper::run(args, paper),
         Command::Simulate(simulate) => simulate::run(args, simulate),
+        Command::Tune(tune) => tune::run(args, tune),
         Command::Tour => tour::run(args),
         Command::Completions { shell } => completions::run(*shell),
     }

@@ -1,0 +1,244 @@
+//! `tune`: finds the options of a keyspace for a workload.
+//!
+//! 1. Every candidate that is measured is told as soon as it was, with what was predicted before; then what to paste.
+//! 2. Stores are in a directory that is removed again, also after Ctrl-C.
+//! 3. With `--json`: one object a trial, then one for the choice.
+
+use std::fs;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Duration;
+
+use drumlin_bench::drive::Progress;
+use drumlin_bench::engine;
+use drumlin_bench::store::Settings;
+use drumlin_tune::candidate::Candidate;
+use drumlin_tune::search::{self, Choice, Measured, Predicted};
+use drumlin_tune::trial::Outcome;
+use drumlin_tune::wanted::{self, Wanted};
+use drumlin_tune::{paste, picture};
+use serde_json::{Value, json};
+
+use crate::args::{Args, Tune};
+use crate::failure::{Failure, Result};
+use crate::interrupt;
+use crate::output::{Output, count};
+use crate::progress::Watcher;
+
+/// How often a bar moves, and Ctrl-C is looked for.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+pub fn run(args: &Args, tune: &Tune) -> Result<()> {
+    let wanted = wanted_by(tune)?;
+    let base = args.db_named().map_or_else(std::env::temp_dir, Into::into);
+    let made = tempfile::Builder::new().prefix("drumlin-tune-").tempdir_in(&base);
+    let scratch = made.map_err(|source| Failure::file("make a directory in", &base, source))?;
+    let path = scratch.path().to_path_buf();
+    interrupt::on_ask(move || drop(fs::remove_dir_all(&path)));
+    let mut out = Output::new();
+    let mut told = Told { args, watcher: Watcher::new(args.quiet), out: &mut out, failed: None };
+    let time = Duration::from_secs_f64(tune.minutes * 60.0);
+    let choice = search::run(&wanted, time, scratch.path(), &mut told);
+    let failed = told.failed.take();
+    // What went wrong after Ctrl-C took the stores away went wrong because of it.
+    interrupt::check()?;
+    let choice = match (failed, choice) {
+        (Some(failure), _) => return Err(failure),
+        (None, Err(error)) => return Err(Failure::of_engine(error)),
+        (None, Ok(choice)) => choice,
+    };
+    tell(args, &mut out, &wanted, &choice)?;
+    if let Some(file) = &tune.svg {
+        fs::write(file, picture::svg(wanted.workload.name, &choice))
+            .map_err(|error| Failure::file("write", file, error))?;
+        if !args.json {
+            out.line(format_args!("\ndrew {} candidates into {}", choice.all.len(), file.display()))?;
+        }
+    }
+    out.finish()
+}
+
+fn wanted_by(tune: &Tune) -> Result<Wanted> {
+    let workload = wanted::workload(&tune.workload).map_err(Failure::Usage)?;
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    let refuse = |why: &str| Err(Failure::Usage(why.into()));
+    if tune.key_size < 9 || tune.key_size > 1 << 16 {
+        return refuse(
+            "--key-size must be from 9 to 65536: eight bytes are the number, and one tells absent keys",
+        );
+    }
+    if tune.num == 0
+        || tune.memory < 16
+        || !(tune.minutes > 0.0 && tune.minutes <= 1e6)
+        || tune.threads == Some(0)
+    {
+        return refuse("--num, --threads and --minutes must be positive, and --memory 16 or more");
+    }
+    let usual = Settings::default();
+    Ok(Wanted {
+        workload,
+        records: tune.num,
+        key_bytes: tune.key_size,
+        value_bytes: tune.value_size,
+        compression_ratio: tune.compression_ratio,
+        threads: tune.threads.unwrap_or(processors as u64),
+        processors,
+        fixed: Settings {
+            memory_bytes: tune.memory << 20,
+            durability: tune.durability.of_store(),
+            compression: tune.compression.of_store(),
+            ..usual
+        },
+        seed: tune.seed,
+    })
+}
+
+/// Tells of the search while it goes on.
+struct Told<'a> {
+    args: &'a Args,
+    watcher: Watcher,
+    out: &'a mut Output,
+    failed: Option<Failure>,
+}
+
+impl Told<'_> {
+    /// What could not be told ends the search.
+    fn keep(&mut self, told: Result<()>) -> engine::Result<()> {
+        told.map_err(|failure| {
+            self.failed = Some(failure);
+            engine::Error::from("it could not be told")
+        })
+    }
+
+    fn line(&mut self, of: &Candidate, measured: &Measured) -> Result<()> {
+        interrupt::check()?;
+        let Measured { size, predicted, outcome } = measured;
+        if self.args.json {
+            self.out.line(json!({
+                "candidate": of.to_string(),
+                "size": size,
+                "predicted_rate": predicted,
+                "rate": outcome.rate,
+                "table_write_amplification": outcome.write_amplification,
+            }))?;
+        } else {
+            self.out.line(format_args!(
+                "{:60} {:>12} {:>12} {:>8}",
+                of.to_string(),
+                count(*predicted as u64),
+                count(outcome.rate as u64),
+                written(outcome)
+            ))?;
+        }
+        self.out.flush()
+    }
+
+    fn head(&mut self, number: usize, size: f64, time: Duration) -> Result<()> {
+        if !self.args.json {
+            self.out.line(format_args!(
+                "\n{:60} {:>12} {:>12} {:>8}",
+                format!(
+                    "{number} candidates, {:.0} % of the size, {:.1} s each",
+                    size * 100.0,
+                    time.as_secs_f64()
+                ),
+                "predicted/s",
+                "measured/s",
+                "written"
+            ))?;
+            self.out.flush()?;
+        }
+        Ok(())
+    }
+}
+
+fn written(outcome: &Outcome) -> String {
+    outcome.write_amplification.map_or_else(|| "-".into(), |times| format!("{times:.2}"))
+}
+
+impl search::Watch for Told<'_> {
+    fn predicted(&mut self, done: usize, _of: usize) -> engine::Result<()> {
+        if done.is_multiple_of(64) {
+            let checked = interrupt::check();
+            self.keep(checked)?;
+        }
+        Ok(())
+    }
+
+    fn stage(&mut self, number: usize, size: f64, time: Duration) -> engine::Result<()> {
+        let told = self.head(number, size, time);
+        self.keep(told)
+    }
+
+    fn trial(
+        &mut self,
+        what: &str,
+        run: &mut dyn FnMut(&Progress) -> engine::Result<Outcome>,
+    ) -> engine::Result<Outcome> {
+        let progress = Progress::default();
+        let watcher = self.watcher;
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let bar = watcher.counter("operations");
+                bar.say(what.to_string());
+                while !progress.over.load(Ordering::Acquire) {
+                    bar.at(progress.done.load(Ordering::Relaxed));
+                    progress.stop.store(interrupt::asked(), Ordering::Relaxed);
+                    thread::sleep(LOOK_EVERY);
+                }
+            });
+            let outcome = run(&progress);
+            progress.over.store(true, Ordering::Release);
+            outcome
+        })
+    }
+
+    fn measured(&mut self, of: &Candidate, measured: &Measured) -> engine::Result<()> {
+        let told = self.line(of, measured);
+        self.keep(told)
+    }
+}
+
+/// The choice, and what to paste.
+fn tell(args: &Args, out: &mut Output, wanted: &Wanted, choice: &Choice) -> Result<()> {
+    let memory = wanted.fixed.memory_bytes;
+    if args.json {
+        return out.line(json!({
+            "choice": figures(&choice.best),
+            "usual": figures(&choice.usual),
+            "candidates": choice.all.len(),
+            "rust": paste::rust(&choice.best.candidate, memory),
+            "arguments": paste::arguments(&choice.best.candidate, memory),
+        }));
+    }
+    let rate = |of: &Predicted| of.measured.map_or(0.0, |measured| measured.outcome.rate);
+    out.line(format_args!(
+        "\nOf {} candidates the best is: {}\n{} operations a second, {:.2} times as many as with the usual options ({}).\n",
+        count(choice.all.len() as u64),
+        choice.best.candidate,
+        count(rate(&choice.best) as u64),
+        rate(&choice.best) / rate(&choice.usual).max(1.0),
+        count(rate(&choice.usual) as u64),
+    ))?;
+    out.line(paste::rust(&choice.best.candidate, memory))?;
+    out.line(format_args!(
+        "\ndrumlin bench --benchmarks {} --num {} --memory {} --threads {} {}",
+        wanted.workload.name,
+        wanted.records,
+        memory >> 20,
+        wanted.threads,
+        paste::arguments(&choice.best.candidate, memory)
+    ))
+}
+
+fn figures(of: &Predicted) -> Value {
+    let measured = of.measured.map(|measured| {
+        json!({
+            "size": measured.size,
+            "predicted_rate": measured.predicted,
+            "rate": measured.outcome.rate,
+            "table_write_amplification": measured.outcome.write_amplification,
+        })
+    });
+    json!({"candidate": of.candidate.to_string(), "measured": measured})
+}

@@ -1,0 +1,47 @@
+//! `tune`: a choice that can be pasted and measured, and what cannot be tuned is refused.
+
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a test is outside the engine")]
+
+mod support;
+
+use serde_json::Value;
+use support::Store;
+
+#[test]
+fn what_is_chosen_can_be_measured_as_it_was_told() {
+    let store = Store::new();
+    let file = store.file("mine.json", r#"{"mix": {"put": 1, "get": 2, "scan": 0.2}, "scan": 5}"#);
+    let svg = store.file("tradeoff.svg", "");
+    std::fs::create_dir(store.path()).expect("a directory");
+    let (file, svg) = (file.to_str().expect("text"), svg.to_str().expect("text"));
+    let small = ["--num", "20000", "--memory", "16", "--minutes", "0.03"];
+    let words = ["--json", "tune", "--workload", file, "--svg", svg];
+    let said = store.run(words.into_iter().chain(small));
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let lines: Vec<Value> =
+        said.text().lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let (choice, trials) = lines.split_last().expect("there are some");
+    assert!(trials.iter().all(|trial| trial["rate"].as_f64() > Some(0.0)), "{trials:?}");
+    assert!(trials.iter().any(|trial| trial["candidate"] == choice["choice"]["candidate"]));
+    assert!(choice["rust"].as_str().is_some_and(|text| text.starts_with("KeyspaceOptions")));
+    assert_eq!(std::fs::read_dir(store.path()).expect("there").count(), 0, "what was made is gone");
+    assert!(std::fs::read_to_string(svg).is_ok_and(|text| text.ends_with("</svg>\n")));
+    let arguments = choice["arguments"].as_str().expect("text");
+    let bench = ["bench", "--benchmarks", "fillrandom", "--num", "20000", "--memory", "16"];
+    let measured = Store::new();
+    measured.run(bench.into_iter().chain(arguments.split(' '))).ok();
+}
+
+#[test]
+fn what_cannot_be_tuned_is_refused() {
+    let store = Store::new();
+    for (words, why) in [
+        (vec!["--workload", "nothing"], "no workload"),
+        (vec!["--workload", "recover"], "nothing to tune"),
+        (vec!["--workload", "ycsba", "--key-size", "3"], "--key-size"),
+        (vec!["--workload", "ycsba", "--memory", "1"], "--memory"),
+    ] {
+        let said = store.run(["tune"].into_iter().chain(words));
+        assert!(said.fails(2).err.contains(why), "{why}");
+    }
+}

@@ -1,0 +1,215 @@
+//! The search: from all candidates to one.
+//!
+//! Place: run by the command line, which shows every step.
+//!
+//! 1. All candidates are predicted at full size. The best tenth, but of each memory component and layout one at least, and no more than
+//!    there is time for, are measured small.
+//! 2. Of those measured the best third goes on, at four times the size, until it is the full one; there the last few are left.
+//! 3. What was measured of a candidate, beside what was predicted of it at that size, scales what is predicted of it at the next.
+//! 4. The usual options take part to the end, and are the choice where nothing is better: nobody is told to change what need not
+//!    be changed.
+
+use std::path::Path;
+use std::time::Duration;
+
+use drumlin_bench::drive::Progress;
+use drumlin_bench::engine::Result;
+
+use crate::candidate::Candidate;
+use crate::model::{Cost, Model};
+use crate::trial::{self, Outcome};
+use crate::wanted::Wanted;
+
+/// Candidates that are measured first, at most: more than a tenth of them would be too many for most times.
+const FIRST_MAX: usize = 24;
+/// Candidates that are measured at full size.
+const LAST: usize = 3;
+/// How often they are measured.
+const LAST_ROUNDS: usize = 2;
+/// So many times as large is each next size, and one of so many candidates comes to it.
+const GROWTH: f64 = 4.0;
+const STAY_OF: f64 = 3.0;
+/// So many times as fast as with the usual options something is worth to be told of.
+const WORTH: f64 = 1.03;
+/// The smallest size, as a part of the full one, and the least memory there.
+const SMALLEST: f64 = 1.0 / 16.0;
+const MEMORY_MIN: f64 = (16 << 20) as f64;
+/// Records a second that a store is filled with, about: to reckon what a trial takes.
+const FILL_RATE: f64 = 400_000.0;
+/// Seconds that a trial measures at least, and at most.
+const SECONDS_MIN: f64 = 0.5;
+const SECONDS_MAX: f64 = 20.0;
+
+/// One that was predicted.
+#[derive(Clone, Debug)]
+pub struct Predicted {
+    /// Which.
+    pub candidate: Candidate,
+    /// What operations cost, by the model alone.
+    pub cost: Cost,
+    /// Operations a second, with what was measured of it before, if anything was.
+    pub rate: f64,
+    /// What was measured, at the size last measured.
+    pub measured: Option<Measured>,
+}
+
+/// What was measured of a candidate.
+#[derive(Clone, Copy, Debug)]
+pub struct Measured {
+    /// The size, as a part of the full one.
+    pub size: f64,
+    /// Operations a second that were predicted before.
+    pub predicted: f64,
+    /// What the trial said.
+    pub outcome: Outcome,
+}
+
+/// What the search tells while it goes on.
+pub trait Watch {
+    /// So many candidates are predicted, of so many.
+    fn predicted(&mut self, done: usize, of: usize) -> Result<()>;
+    /// So many are measured now, at this part of the full size, for so long each.
+    fn stage(&mut self, count: usize, size: f64, time: Duration) -> Result<()>;
+    /// Carries out a trial, watched.
+    fn trial(&mut self, what: &str, run: &mut dyn FnMut(&Progress) -> Result<Outcome>) -> Result<Outcome>;
+    /// One was measured.
+    fn measured(&mut self, of: &Candidate, measured: &Measured) -> Result<()>;
+}
+
+/// What the search came to.
+#[derive(Clone, Debug)]
+pub struct Choice {
+    /// The best, measured at full size (or the largest that there was time for).
+    pub best: Predicted,
+    /// The usual options, measured likewise.
+    pub usual: Predicted,
+    /// All, the best predicted first.
+    pub all: Vec<Predicted>,
+}
+
+/// Searches for so long, about; stores are made in `directory`.
+pub fn run(wanted: &Wanted, time: Duration, directory: &Path, watch: &mut dyn Watch) -> Result<Choice> {
+    let mut model = Model::default();
+    let mut all = predict(&mut model, wanted, watch)?;
+    let smallest = SMALLEST.max(MEMORY_MIN / wanted.fixed.memory_bytes as f64).min(1.0);
+    let stages = 1 + (1.0 / smallest).log(GROWTH).ceil() as usize;
+    let of_stage = time.as_secs_f64() / stages as f64;
+    let usual = all.iter().position(|p| p.candidate == Candidate::default());
+    let usual = usual.ok_or("the usual options are not among the candidates")?;
+    let mut left = first(&all, of_stage, &wanted.scaled(smallest));
+    let mut factors = Vec::new();
+    for stage in 1..=stages {
+        let size = if stage == stages { 1.0 } else { smallest * GROWTH.powi(stage as i32 - 1) };
+        if stage == stages {
+            left.truncate(LAST);
+        }
+        if !left.contains(&usual) {
+            left.push(usual);
+        }
+        let scaled = wanted.scaled(size);
+        // The last are measured in turns: what disturbs one disturbs all.
+        let rounds = if stage == stages { LAST_ROUNDS } else { 1 };
+        let fill = scaled.records as f64 / FILL_RATE;
+        let seconds = (of_stage / (left.len() * rounds) as f64 - fill).clamp(SECONDS_MIN, SECONDS_MAX);
+        watch.stage(left.len(), size, Duration::from_secs_f64(seconds))?;
+        let mut predictions = Vec::new();
+        for &place in &left {
+            predictions.push(prediction(&mut model, wanted, &scaled, &all[place])?);
+        }
+        let mut outcomes = vec![Vec::new(); left.len()];
+        for round in 1..=rounds {
+            for (number, &place) in left.iter().enumerate() {
+                let candidate = all[place].candidate;
+                let time = Duration::from_secs_f64(seconds);
+                let mut run = |progress: &Progress| {
+                    trial::run(&candidate, &scaled, time, &directory.join("store"), progress)
+                };
+                outcomes[number].push(watch.trial(&candidate.to_string(), &mut run)?);
+                if round < rounds {
+                    continue;
+                }
+                let known = all[place].measured.is_some();
+                // Of one that was never measured, others tell how far off the model is on this machine.
+                let predicted = predictions[number] * if known { 1.0 } else { median(&factors) };
+                let measured = Measured { size, predicted, outcome: mean(&outcomes[number]) };
+                factors.push(measured.outcome.rate / predictions[number]);
+                watch.measured(&candidate, &measured)?;
+                all[place].measured = Some(measured);
+            }
+        }
+        left.sort_by(|&a, &b| rate(&all[b]).total_cmp(&rate(&all[a])));
+        left.truncate(((left.len() as f64 / STAY_OF).ceil() as usize).max(LAST));
+    }
+    let best = left.first().copied().filter(|&best| rate(&all[best]) > rate(&all[usual]) * WORTH);
+    let (best, usual) = (all[best.unwrap_or(usual)].clone(), all[usual].clone());
+    let factor =
+        median(&all.iter().filter_map(|p| Some(p.measured?.outcome.rate / p.rate)).collect::<Vec<_>>());
+    for predicted in &mut all {
+        predicted.rate *= factor;
+        predicted.cost = predicted.cost.times(1.0 / factor);
+    }
+    all.sort_by(|a, b| b.rate.total_cmp(&a.rate));
+    Ok(Choice { best, usual, all })
+}
+
+/// Operations a second at a size, by the model and by what was measured of the candidate at another.
+fn prediction(model: &mut Model, wanted: &Wanted, scaled: &Wanted, of: &Predicted) -> Result<f64> {
+    let now = model.cost(&of.candidate, scaled)?.rate(scaled);
+    let Some(before) = of.measured else { return Ok(now) };
+    let then = wanted.scaled(before.size);
+    Ok(now * before.outcome.rate / model.cost(&of.candidate, &then)?.rate(&then))
+}
+
+fn mean(outcomes: &[Outcome]) -> Outcome {
+    let count = outcomes.len() as f64;
+    let written: Option<f64> = outcomes.iter().map(|outcome| outcome.write_amplification).sum();
+    Outcome {
+        rate: outcomes.iter().map(|outcome| outcome.rate).sum::<f64>() / count,
+        write_amplification: written.map(|sum| sum / count),
+    }
+}
+
+fn rate(of: &Predicted) -> f64 {
+    of.measured.map_or(0.0, |measured| measured.outcome.rate)
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut values = values.to_vec();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(1.0)
+}
+
+/// All, the best first.
+fn predict(model: &mut Model, wanted: &Wanted, watch: &mut dyn Watch) -> Result<Vec<Predicted>> {
+    let candidates = Candidate::all();
+    let mut all = Vec::with_capacity(candidates.len());
+    for (done, candidate) in candidates.iter().enumerate() {
+        watch.predicted(done, candidates.len())?;
+        let cost = model.cost(candidate, wanted)?;
+        all.push(Predicted { candidate: *candidate, cost, rate: cost.rate(wanted), measured: None });
+    }
+    all.sort_by(|a, b| b.rate.total_cmp(&a.rate));
+    Ok(all)
+}
+
+/// Those that are measured first, by their places: of each kind the best, then the best of all; as many as there is time for.
+fn first(all: &[Predicted], seconds: f64, scaled: &Wanted) -> Vec<usize> {
+    let each = SECONDS_MIN + scaled.records as f64 / FILL_RATE;
+    let most = ((seconds / each) as usize).clamp(LAST, FIRST_MAX.min(all.len() / 10));
+    let mut kinds = Vec::new();
+    let mut chosen: Vec<usize> = (0..all.len())
+        .filter(|&place| {
+            let kind = all[place].candidate.kind();
+            !kinds.contains(&kind) && {
+                kinds.push(kind);
+                true
+            }
+        })
+        .collect();
+    let rest: Vec<usize> = (0..all.len()).filter(|place| !chosen.contains(place)).collect();
+    // Neighbours differ by less than a trial tells: ever wider steps take in more of them.
+    let steps = (0..).scan(0, |place, step| Some(std::mem::replace(place, *place + step + 1)));
+    chosen.extend(steps.take_while(|place| *place < rest.len()).map(|place: usize| rest[place]));
+    chosen.truncate(most);
+    chosen
+}

@@ -1,0 +1,115 @@
+//! A small store is tuned: what is told hangs together.
+
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a test is outside the engine")]
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use drumlin_bench::drive::Progress;
+use drumlin_bench::engine::Result;
+use drumlin_bench::store::Settings;
+use drumlin_tune::candidate::Candidate;
+use drumlin_tune::model::Model;
+use drumlin_tune::search::{self, Measured, Watch};
+use drumlin_tune::trial::Outcome;
+use drumlin_tune::wanted::{Wanted, workload};
+use drumlin_tune::{paste, picture};
+
+fn wanted(name: &str, records: u64) -> Wanted {
+    Wanted {
+        workload: workload(name).expect("it is known"),
+        records,
+        key_bytes: 16,
+        value_bytes: 100,
+        compression_ratio: 0.5,
+        threads: 2,
+        processors: 2,
+        fixed: Settings { memory_bytes: 64 << 20, ..Settings::default() },
+        seed: 1,
+    }
+}
+
+#[derive(Default)]
+struct Log {
+    predicted: usize,
+    stages: Vec<(usize, f64)>,
+    measured: Vec<(Candidate, Measured)>,
+    most_operations: u64,
+}
+
+impl Watch for Log {
+    fn predicted(&mut self, done: usize, of: usize) -> Result<()> {
+        assert!(done < of);
+        self.predicted += 1;
+        Ok(())
+    }
+    fn stage(&mut self, count: usize, size: f64, time: Duration) -> Result<()> {
+        assert!(time >= Duration::from_millis(100));
+        self.stages.push((count, size));
+        Ok(())
+    }
+    fn trial(&mut self, _: &str, run: &mut dyn FnMut(&Progress) -> Result<Outcome>) -> Result<Outcome> {
+        let progress = Progress::default();
+        let outcome = run(&progress);
+        self.most_operations = self.most_operations.max(progress.done.load(Ordering::Relaxed));
+        outcome
+    }
+    fn measured(&mut self, of: &Candidate, measured: &Measured) -> Result<()> {
+        self.measured.push((*of, *measured));
+        Ok(())
+    }
+}
+
+#[test]
+fn a_search_narrows_from_all_candidates_to_one_at_full_size() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let (wanted, mut log) = (wanted("ycsba", 40_000), Log::default());
+    let choice = search::run(&wanted, Duration::from_secs(6), scratch.path(), &mut log).expect("searches");
+    assert_eq!((log.predicted, choice.all.len()), (Candidate::all().len(), Candidate::all().len()));
+    assert_eq!(log.stages.iter().map(|(_, size)| *size).collect::<Vec<_>>(), [0.25, 1.0]);
+    assert!(log.stages[0].0 > log.stages[1].0 || log.stages[0].0 <= 4, "{:?}", log.stages);
+    assert!(
+        log.measured.iter().all(|(_, m)| m.outcome.rate > 1000.0 && m.predicted > 1000.0),
+        "{:?}",
+        log.measured
+    );
+    assert!(log.measured.iter().any(|(_, m)| m.outcome.write_amplification.is_some_and(|w| w > 0.0)));
+    assert!(log.most_operations > 1000);
+
+    let rate = |p: &search::Predicted| p.measured.expect("to the end").outcome.rate;
+    assert_eq!(choice.usual.candidate, Candidate::default());
+    assert!(rate(&choice.best) >= rate(&choice.usual));
+    for ended in [&choice.best, &choice.usual] {
+        assert_eq!(ended.measured.map(|m| m.size), Some(1.0));
+    }
+    let at_full = |m: &&(Candidate, Measured)| m.1.size == 1.0;
+    let most = log.measured.iter().filter(at_full).map(|(_, m)| m.outcome.rate).fold(0.0, f64::max);
+    assert!(rate(&choice.best) >= most / 1.03, "{} of {most}", rate(&choice.best));
+
+    let svg = picture::svg("ycsba", &choice);
+    let document = roxmltree::Document::parse(&svg).expect("XML");
+    let dots = document.descendants().filter(|node| node.has_tag_name("title")).count();
+    assert_eq!(dots, choice.all.len());
+    assert!(svg.contains("the choice") && svg.contains("the usual options"));
+    assert!(!paste::rust(&choice.best.candidate, 64 << 20).is_empty());
+    assert_eq!(std::fs::read_dir(scratch.path()).expect("there").count(), 0, "stores are gone");
+}
+
+/// What everybody knows of layouts: the model knows it, too.
+#[test]
+fn what_is_predicted_goes_the_way_that_is_known() {
+    let mut model = Model::default();
+    let mut cost = |name: &str, candidate: Candidate| {
+        model.cost(&candidate, &wanted(name, 5_000_000)).expect("it is allowed")
+    };
+    let usual = Candidate::default();
+    let tiered = Candidate { layout: drumlin::Layout::TIERED, ..usual };
+    let lazy = Candidate { layout: drumlin::Layout::LAZY_LEVELED, ..usual };
+    let (of_leveled, of_tiered, of_lazy) = (cost("ycsba", usual), cost("ycsba", tiered), cost("ycsba", lazy));
+    assert!(of_tiered.write_us < of_leveled.write_us && of_lazy.write_us < of_leveled.write_us);
+    assert!(cost("ycsbe", usual).read_us < cost("ycsbe", tiered).read_us, "scans look into every run");
+    let without = Candidate { filter_bits: 0.0, ..tiered };
+    assert!(cost("readmissing", without).read_us > cost("readmissing", tiered).read_us * 2.0);
+    let small = Candidate { memtable_part: 16, ..usual };
+    assert!(cost("fillrandom", small).write_us > cost("fillrandom", usual).write_us);
+}
