@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use drumlin::{Compression, Durability, FilterAllocation, Layout, Memory, Parts, TwoTier};
+use drumlin::{Compression, Durability, FilterAllocation, Layout, Memory, Options, Parts, TwoTier};
 
 use crate::drive::Plan;
 use crate::store::Settings;
@@ -236,6 +236,9 @@ pub struct Bench {
     /// How these are shared out among runs
     #[arg(long, value_enum, default_value = "by-size")]
     pub filter_allocation: Allocated,
+    /// Bytes of a segment of the log, in MiB, at most [default: 16]
+    #[arg(long, value_name = "MIB")]
+    pub segment: Option<usize>,
     /// Threads for flushes and merges
     #[arg(long, default_value_t = 2, value_name = "N")]
     pub background: usize,
@@ -265,6 +268,9 @@ pub struct Bench {
     /// Measure the machine's limits too, and set the figures beside them
     #[arg(long)]
     pub limits: bool,
+    /// Where any key might be next, all alike, take the first so many only
+    #[arg(long, value_name = "N")]
+    pub span: Option<u64>,
     /// Seed of all random numbers
     #[arg(long, default_value_t = 42, value_name = "N")]
     pub seed: u64,
@@ -307,6 +313,8 @@ impl Bench {
         count("writes", self.writes.unwrap_or(1), 1 << 50)?;
         count("threads", self.threads, THREADS_MAX)?;
         count("batch-size", self.batch_size, 1 << 20)?;
+        count("span", self.span.unwrap_or(1), 1 << 40)?;
+        count("segment", self.segment.unwrap_or(1) as u64, 1 << 10)?;
         count("seek-nexts", self.seek_nexts as u64, 1 << 40)?;
         count("rounds", self.rounds.into(), 1000)?;
         count("memory", self.memory as u64, 1 << 24)?;
@@ -326,6 +334,7 @@ impl Bench {
         let is_of_every_key = workload.is_of_every_key();
         Plan {
             keys: self.num,
+            span: self.span,
             operations: if is_of_every_key { asked.min(self.num) } else { asked },
             at_most: self.duration.filter(|_| !is_of_every_key).map(Duration::from_secs_f64),
             threads: self.threads,
@@ -346,6 +355,7 @@ impl Bench {
         Settings {
             memory_bytes: self.memory << 20,
             memtable_bytes: self.memtable.map(|mib| mib << 20),
+            segment_bytes: self.segment.map_or(Options::default().segment_bytes, |mib| mib << 20),
             durability: self.durability.of_store(),
             compression: self.compression.of_store(),
             block_bytes: self.block_size,

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use rand::RngExt;
 
 use crate::engine::{Engine, Error, Result, Traffic};
-use crate::keys::{Chooser, mix, write_key};
+use crate::keys::{Choice, Chooser, mix, write_key};
 use crate::latency::Latency;
 use crate::usage::Usage;
 use crate::values::Values;
@@ -30,6 +30,8 @@ use crate::workload::{Kind, Length, Workload};
 pub struct Plan {
     /// Keys that there are, or are to be.
     pub keys: u64,
+    /// Of these, only the first so many are asked for and put where any might be, all alike.
+    pub span: Option<u64>,
     /// Operations of all threads together.
     pub operations: u64,
     /// End after so long, if operations are left.
@@ -370,7 +372,8 @@ impl<'a> Hand<'a> {
     /// Draws a key and makes its bytes.
     fn next_key(&mut self) {
         let keys = self.run.keys.load(Ordering::Relaxed);
-        write_key(&mut self.key, self.chooser.next(keys));
+        let span = self.run.plan.span.filter(|_| self.run.workload.keys == Choice::Uniform);
+        write_key(&mut self.key, self.chooser.next(span.map_or(keys, |span| span.min(keys))));
     }
 
     fn act(&mut self, kind: Kind) -> Result<()> {

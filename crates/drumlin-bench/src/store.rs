@@ -32,6 +32,8 @@ pub struct Settings {
     pub level_ratio: u64,
     /// Bytes of one memtable, if not as its share allows.
     pub memtable_bytes: Option<usize>,
+    /// Bytes of a segment of the log.
+    pub segment_bytes: usize,
     /// What a write survives.
     pub durability: Durability,
     /// How blocks are compressed.
@@ -66,6 +68,7 @@ impl Default for Settings {
             level1_bytes: keyspace.level1_bytes,
             level_ratio: keyspace.level_ratio,
             memtable_bytes: keyspace.memtable_bytes,
+            segment_bytes: options.segment_bytes,
             durability: options.durability,
             compression: keyspace.compression,
             block_bytes: keyspace.block_bytes,
@@ -102,6 +105,7 @@ impl Store {
         let options = Options {
             create_if_missing: !settings.must_exist,
             memory_bytes: settings.memory_bytes,
+            segment_bytes: settings.segment_bytes,
             durability: settings.durability.max(Durability::Process),
             background_threads: settings.background_threads,
             two_tier: settings.two_tier,

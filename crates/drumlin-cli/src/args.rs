@@ -163,7 +163,7 @@ pub enum Command {
     /// Foretell what a layout of tables comes to, for billions of records, without a disk
     #[command(after_help = help::SIMULATE)]
     Simulate(Simulate),
-    /// Find the options of a keyspace for a workload: predicted for many, measured for the best
+    /// Find the options of a keyspace for a workload, by prediction and by trial
     #[command(after_help = help::TUNE)]
     Tune(Tune),
     /// Walk through the engine on real data, with checks, and leave the store to explore
@@ -378,6 +378,9 @@ pub struct Simulate {
     /// Filter bits for a key
     #[arg(long, value_name = "BITS", default_value_t = 10.0)]
     pub bloom_bits: f64,
+    /// Draw how it goes while puts go on into this file
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub svg: Option<PathBuf>,
 }
 
 /// Arguments of `tune`.
@@ -571,6 +574,7 @@ mod tests {
                 "completions" => &["completions", "bash"],
                 "inspect" => &["inspect", "table", "00000001-00.tbl"],
                 "paper" => &["paper", "flodb"],
+                "tune" => &["tune", "--workload", "ycsba"],
                 _ => &[name],
             };
             assert_eq!(parse(line).unwrap().command.name(), name);

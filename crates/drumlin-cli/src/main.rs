@@ -28,6 +28,7 @@ mod advice;
 mod args;
 mod closed;
 mod commands;
+mod course;
 mod escape;
 mod failure;
 mod figures;

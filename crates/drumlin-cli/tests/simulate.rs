@@ -37,8 +37,15 @@ fn a_simulation_tells_rows_that_hang_together() {
 #[test]
 fn a_simulation_is_drawn() {
     let store = Store::new();
-    let said = store.run(["simulate", "--records", "5000000", "--ascending"]);
+    let svg = store.file("course.svg", "");
+    let svg = svg.to_str().expect("text");
+    let said = store.run(["simulate", "--records", "5000000", "--ascending", "--svg", svg]);
     let text = said.text();
+    let drawn = std::fs::read_to_string(svg).expect("it is there");
+    let document = roxmltree::Document::parse(&drawn).expect("XML");
+    let lines: Vec<_> = document.descendants().filter(|node| node.has_tag_name("polyline")).collect();
+    let points = lines[0].attribute("points").map(|points| points.split(' ').count());
+    assert!(lines.len() == 4 && points > Some(5), "{drawn}");
     assert!(text.contains("largest merge") && text.contains('█') && text.contains(" tables"), "{text}");
 }
 

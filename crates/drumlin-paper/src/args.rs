@@ -16,6 +16,8 @@ pub enum Name {
     Flodb,
     /// cLSM (EuroSys 2015): writes and reads that do not block each other
     Clsm,
+    /// sLSM (2018): runs in memory and in tiers, with filters and fence pointers
+    Slsm,
 }
 
 impl Name {
@@ -24,6 +26,7 @@ impl Name {
         match self {
             Name::Flodb => "flodb",
             Name::Clsm => "clsm",
+            Name::Slsm => "slsm",
         }
     }
 }

@@ -115,21 +115,32 @@ impl Lab<'_> {
     }
 
     fn run_own(&self, words: &str) -> Result<Value> {
+        let all = self.run_all(words)?;
+        all.into_iter().next_back().ok_or_else(|| Error::from("there was nothing to measure"))
+    }
+
+    /// Carries out the workloads that `words` name on Drumlin, one behind the other, and gives what each said.
+    pub fn run_all(&self, words: &str) -> Result<Vec<Value>> {
         let bench = self.parse(words)?;
         let settings = bench.settings();
         let open: Box<Open<'_>> = Box::new(move |directory| Ok(Box::new(Store::open(directory, &settings)?)));
-        self.run_with(&bench, "drumlin", open)
+        self.lines(&bench, "drumlin", open)
+    }
+
+    fn lines(&self, bench: &Bench, name: &'static str, open: Box<Open<'_>>) -> Result<Vec<Value>> {
+        let contender = Contender { name, directory: self.scratch.join("store"), open };
+        let mut lines = Vec::new();
+        session::run(bench, &[contender], false, self.watch, &mut |line| {
+            lines.push(json!(line));
+            Ok(())
+        })?;
+        Ok(lines)
     }
 
     /// The same, with an engine that a figure made.
     pub fn run_with(&self, bench: &Bench, name: &'static str, open: Box<Open<'_>>) -> Result<Value> {
-        let contender = Contender { name, directory: self.scratch.join("store"), open };
-        let mut last = None;
-        session::run(bench, &[contender], false, self.watch, &mut |line| {
-            last = Some(json!(line));
-            Ok(())
-        })?;
-        last.ok_or_else(|| Error::from("there was nothing to measure"))
+        let all = self.lines(bench, name, open)?;
+        all.into_iter().next_back().ok_or_else(|| Error::from("there was nothing to measure"))
     }
 
     fn run_peer(&self, name: &str, words: &str) -> Result<Value> {

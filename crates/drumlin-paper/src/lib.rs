@@ -3,7 +3,7 @@
 //! Place: `drumlin paper` shows it. Whole stores are measured by the bench's session, the memory component's parts alone through
 //! `drumlin::map`, other engines by the peers' program.
 //! ```text
-//! flodb  clsm   the figures of a paper, by number    figure   what a figure is
+//! flodb clsm slsm  the figures of a paper, by number   figure   what a figure is
 //! args          what can be asked for                lab      what a figure measures with
 //! sweep         stores over threads and memory       parts    a hash and a skiplist alone
 //! partitions    several stores side by side          striped  locks outside a store
@@ -32,6 +32,7 @@ pub mod lab;
 mod partitions;
 mod parts;
 pub mod point;
+mod slsm;
 mod striped;
 mod sweep;
 pub mod table;
@@ -40,5 +41,5 @@ use figure::Figure;
 
 /// All figures, paper by paper, in the order of their numbers.
 pub fn figures() -> impl Iterator<Item = &'static Figure> {
-    flodb::FIGURES.iter().chain(clsm::FIGURES)
+    flodb::FIGURES.iter().chain(clsm::FIGURES).chain(slsm::FIGURES)
 }

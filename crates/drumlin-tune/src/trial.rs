@@ -57,6 +57,7 @@ fn measured(
     let store = Store::open(directory, &candidate.settings(&wanted.fixed))?;
     let plan = Plan {
         keys: wanted.records,
+        span: None,
         operations: u64::MAX,
         at_most: Some(time),
         threads: wanted.threads,

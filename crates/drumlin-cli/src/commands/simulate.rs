@@ -2,12 +2,16 @@
 //!
 //! 1. A row is told whenever the puts have doubled, and at the end; behind them the levels are drawn as they are then.
 //! 2. With `--json`: one object a row.
+//! 3. With `--svg` the course of it is drawn, too; a file of that name is replaced.
+
+use std::fs;
 
 use drumlin::KeyspaceOptions;
 use drumlin::simulation::{Order, Point, Simulation, Workload};
 use serde_json::{Value, json};
 
 use crate::args::{Args, Simulate};
+use crate::course;
 use crate::failure::{Failure, Result};
 use crate::interrupt;
 use crate::output::{Output, bytes, count};
@@ -17,6 +21,8 @@ use crate::progress::Watcher;
 const MEMTABLE_SHARE: u64 = 4;
 /// Bytes of memory that a put takes beside its key and value, about.
 const PUT_BYTES: u64 = 40;
+/// A point of the picture has so much more puts than the one before: a part of one of so many.
+const COURSE_PARTS: u64 = 64;
 /// Cells of the longest bar.
 const BAR_CELLS: u64 = 40;
 
@@ -59,11 +65,15 @@ pub fn run(args: &Args, asked: &Simulate) -> Result<()> {
     }
     let bar = Watcher::new(args.quiet).operations("puts".into(), asked.records);
     let (mut point, mut next) = (simulation.point(), 0);
+    let mut course: Vec<Point> = Vec::new();
     while point.puts < asked.records {
         interrupt::check()?;
         simulation.step().map_err(refused)?;
         point = simulation.point();
         bar.at(point.puts.min(asked.records));
+        if course.last().is_none_or(|last| point.puts >= last.puts + last.puts / COURSE_PARTS) {
+            course.push(point.clone());
+        }
         if point.puts >= next.min(asked.records) {
             next = point.puts.saturating_mul(2);
             let mut told = Ok(());
@@ -75,6 +85,14 @@ pub fn run(args: &Args, asked: &Simulate) -> Result<()> {
     if !args.json {
         out.line("")?;
         drawing(&mut out, &point)?;
+    }
+    if let Some(file) = &asked.svg {
+        let title =
+            format!("{:?}, {} of memory", asked.laid.layout(), bytes(asked.memory.saturating_mul(1 << 20)));
+        fs::write(file, course::svg(&title, &course)).map_err(|error| Failure::file("write", file, error))?;
+        if !args.json {
+            out.line(format_args!("\ndrew {} points into {}", count(course.len() as u64), file.display()))?;
+        }
     }
     out.finish()
 }
