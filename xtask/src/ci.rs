@@ -18,8 +18,8 @@ const STEPS: &[Step] = &[
     ("clippy", clippy),
     ("doc", doc),
     ("test", || show("test", &mut cargo(&tree::root(), &["test", "--workspace"]))),
-    ("lazy", || flagged("lazy", &["sorted_memory", "lazy_layout"], &["test", "-p", "drumlin"])),
-    ("runs", || flagged("runs", &["runs_memory", "tiered_layout"], &["test", "-p", "drumlin"])),
+    ("lazy", || other_defaults("lazy", &["sorted_memory", "lazy_layout"])),
+    ("runs", || other_defaults("runs", &["runs_memory", "tiered_layout"])),
     ("loom", || loom(&[])),
     ("tour", tour),
 ];
@@ -72,6 +72,12 @@ fn doc() -> Result<(), String> {
 pub fn loom(arguments: &[String]) -> Result<(), String> {
     let filter = arguments.first().map_or("loom_", String::as_str);
     flagged("loom", &["loom"], &["test", "-p", "drumlin", "--release", "--lib", filter])
+}
+
+/// The tests of stores, on other defaults. What lies below a store knows of none, and is tested once.
+fn other_defaults(name: &str, flags: &[&str]) -> Result<(), String> {
+    flagged(name, flags, &["test", "-p", "drumlin", "--lib", "db::"])?;
+    flagged(name, flags, &["test", "-p", "drumlin", "--test", "*"])
 }
 
 /// What cargo is told, with `--cfg` and flags for the compiler, in a target directory of its own: a flag rebuilds everything.

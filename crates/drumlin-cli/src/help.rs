@@ -133,7 +133,8 @@ A file describes a workload in JSON: {\"mix\": {\"put\": 0.3, \"get\": 0.6, \"ge
 update, put if absent, delete; keys are uniform, zipfian, latest or sequence; it begins full, half or empty.
 
 With --json, a line a trial, {\"candidate\",\"size\",\"predicted_rate\",\"rate\",\"table_write_amplification\"}, then \
-{\"choice\":{\"candidate\",\"measured\":{...}},\"usual\":{...},\"candidates\",\"rust\",\"arguments\"}.";
+{\"choice\":{\"candidate\",\"measured\":{...}},\"usual\":{...},\"candidates\",\"rust\",\"arguments\"}; with --grid then \
+{\"grid\":[{\"candidate\",\"rate\"},...],\"choice_of_best\"}.";
 
 pub const SIMULATE: &str = "\
 Examples:

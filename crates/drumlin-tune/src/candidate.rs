@@ -78,6 +78,19 @@ impl Candidate {
         all
     }
 
+    /// A few that differ much, which can all be measured.
+    pub fn grid() -> Vec<Candidate> {
+        let mut grid = Vec::new();
+        for layout in [Layout::Leveled, Layout::TIERED, Layout::LAZY_LEVELED] {
+            for memory in [Memory::Sorted, Memory::TwoTier] {
+                for (filter_bits, block_bytes) in [(5.0, 1 << 10), (10.0, 4 << 10), (15.0, 4 << 10)] {
+                    grid.push(Candidate { layout, memory, filter_bits, block_bytes, ..Candidate::default() });
+                }
+            }
+        }
+        grid
+    }
+
     /// How a store of it is opened.
     pub fn settings(&self, fixed: &Settings) -> Settings {
         Settings {
@@ -166,5 +179,6 @@ mod tests {
         let all = Candidate::all();
         assert!(all.iter().all(|candidate| candidate.options(64 << 20).validate().is_ok()));
         assert!(all.len() > 1000 && all.contains(&Candidate::default()));
+        assert!(Candidate::grid().iter().all(|candidate| all.contains(candidate)));
     }
 }

@@ -152,6 +152,30 @@ pub fn run(wanted: &Wanted, time: Duration, directory: &Path, watch: &mut dyn Wa
     Ok(Choice { best, usual, all })
 }
 
+/// A small grid, and the choice, all measured at full size for so many seconds each, in turns: to see what a search of everything
+/// would have found. Each candidate with the mean of its trials.
+pub fn grid(
+    wanted: &Wanted,
+    choice: &Choice,
+    time: Duration,
+    directory: &Path,
+    watch: &mut dyn Watch,
+) -> Result<Vec<(Candidate, Outcome)>> {
+    let mut all = vec![choice.best.candidate];
+    let others = Candidate::grid().into_iter().filter(|candidate| *candidate != all[0]);
+    all = all.iter().copied().chain(others).collect();
+    watch.stage(all.len(), 1.0, time)?;
+    let mut outcomes = vec![Vec::new(); all.len()];
+    for _ in 0..LAST_ROUNDS {
+        for (candidate, outcomes) in all.iter().zip(&mut outcomes) {
+            let mut run =
+                |progress: &Progress| trial::run(candidate, wanted, time, &directory.join("store"), progress);
+            outcomes.push(watch.trial(&candidate.to_string(), &mut run)?);
+        }
+    }
+    Ok(all.into_iter().zip(outcomes.iter().map(|outcomes| mean(outcomes))).collect())
+}
+
 /// Operations a second at a size, by the model and by what was measured of the candidate at another.
 fn prediction(model: &mut Model, wanted: &Wanted, scaled: &Wanted, of: &Predicted) -> Result<f64> {
     let now = model.cost(&of.candidate, scaled)?.rate(scaled);

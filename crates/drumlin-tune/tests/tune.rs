@@ -92,6 +92,13 @@ fn a_search_narrows_from_all_candidates_to_one_at_full_size() {
     assert_eq!(dots, choice.all.len());
     assert!(svg.contains("the choice") && svg.contains("the usual options"));
     assert!(!paste::rust(&choice.best.candidate, 64 << 20).is_empty());
+    let grid = search::grid(&wanted, &choice, Duration::from_millis(100), scratch.path(), &mut log)
+        .expect("measures");
+    assert_eq!(grid[0].0, choice.best.candidate);
+    assert!(
+        (18..=19).contains(&grid.len()) && grid.iter().all(|(_, outcome)| outcome.rate > 1000.0),
+        "{grid:?}"
+    );
     assert_eq!(std::fs::read_dir(scratch.path()).expect("there").count(), 0, "stores are gone");
 }
 

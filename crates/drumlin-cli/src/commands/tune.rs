@@ -39,6 +39,11 @@ pub fn run(args: &Args, tune: &Tune) -> Result<()> {
     let mut told = Told { args, watcher: Watcher::new(args.quiet), out: &mut out, failed: None };
     let time = Duration::from_secs_f64(tune.minutes * 60.0);
     let choice = search::run(&wanted, time, scratch.path(), &mut told);
+    let seconds = Duration::from_secs_f64(tune.grid.unwrap_or(0.0));
+    let grid = match (&choice, tune.grid) {
+        (Ok(choice), Some(_)) => Some(search::grid(&wanted, choice, seconds, scratch.path(), &mut told)),
+        _ => None,
+    };
     let failed = told.failed.take();
     // What went wrong after Ctrl-C took the stores away went wrong because of it.
     interrupt::check()?;
@@ -48,6 +53,9 @@ pub fn run(args: &Args, tune: &Tune) -> Result<()> {
         (None, Ok(choice)) => choice,
     };
     tell(args, &mut out, &wanted, &choice)?;
+    if let Some(grid) = grid {
+        tell_grid(args, &mut out, &grid.map_err(Failure::of_engine)?)?;
+    }
     if let Some(file) = &tune.svg {
         fs::write(file, picture::svg(wanted.workload.name, &choice))
             .map_err(|error| Failure::file("write", file, error))?;
@@ -73,6 +81,9 @@ fn wanted_by(tune: &Tune) -> Result<Wanted> {
         || tune.threads == Some(0)
     {
         return refuse("--num, --threads and --minutes must be positive, and --memory 16 or more");
+    }
+    if tune.grid.is_some_and(|seconds| !(seconds > 0.0 && seconds <= 1e6)) {
+        return refuse("--grid must be positive");
     }
     let usual = Settings::default();
     Ok(Wanted {
@@ -229,6 +240,29 @@ fn tell(args: &Args, out: &mut Output, wanted: &Wanted, choice: &Choice) -> Resu
         wanted.threads,
         paste::arguments(&choice.best.candidate, memory)
     ))
+}
+
+/// All that was measured without asking, the best first, and where the choice stands.
+fn tell_grid(args: &Args, out: &mut Output, grid: &[(Candidate, Outcome)]) -> Result<()> {
+    let Some((choice, chosen)) = grid.first() else { return Ok(()) };
+    let mut sorted = grid.to_vec();
+    sorted.sort_by(|(_, a), (_, b)| b.rate.total_cmp(&a.rate));
+    let of_best = chosen.rate / sorted[0].1.rate;
+    if args.json {
+        let rows =
+            sorted.iter().map(|(of, outcome)| json!({"candidate": of.to_string(), "rate": outcome.rate}));
+        return out.line(json!({"grid": rows.collect::<Value>(), "choice_of_best": of_best}));
+    }
+    out.line(format_args!(
+        "\nThe choice beside a grid, at full size, in turns: {:.2} of the best.\n",
+        of_best
+    ))?;
+    for (of, outcome) in &sorted {
+        let mark = if of == choice { "  the choice" } else { "" };
+        let said = of.to_string();
+        out.line(format_args!("{said:60} {:>12} {:>8}{mark}", count(outcome.rate as u64), written(outcome)))?;
+    }
+    Ok(())
 }
 
 fn figures(of: &Predicted) -> Value {

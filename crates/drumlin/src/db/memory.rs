@@ -57,6 +57,8 @@ pub(crate) struct Memory {
     retired: Mutex<Vec<Retired>>,
     /// How hash tiers are made.
     two_tier: TwoTier,
+    /// Bytes of a segment of the log, from border to border.
+    segment_bytes: usize,
     /// Tables and the cache.
     pub shelf: Arc<Shelf>,
     /// Bytes of jobs' buffers.
@@ -102,13 +104,15 @@ struct Window {
 }
 
 impl Memory {
-    pub fn new(env: &Env, options: &Options) -> Memory {
+    /// For a store whose log has segments of so many bytes.
+    pub fn new(env: &Env, options: &Options, segment_bytes: usize) -> Memory {
         let eighth = options.memory_bytes / 8;
         Memory {
             memtables: Arc::new(Pool::new(4 * eighth)),
             memtable_share: 4 * eighth,
             retired: Mutex::default(),
             two_tier: options.two_tier,
+            segment_bytes,
             shelf: Shelf::bounded(env.fs.clone(), 3 * eighth),
             jobs: Arc::default(),
             job_share: eighth,
@@ -122,6 +126,12 @@ impl Memory {
     pub fn memtable_limit(&self, options: &KeyspaceOptions) -> usize {
         let bytes = options.memtable_bytes.unwrap_or(usize::MAX).min(self.memtable_share / 2);
         (bytes / options.memory.runs()).min(MEMTABLE_BYTES_MAX)
+    }
+
+    /// Bytes that a memtable of such a keyspace comes to: a run may be small, but turns at borders.
+    fn memtable_bytes(&self, options: &KeyspaceOptions) -> usize {
+        let least = if options.memory.runs() > 1 { self.segment_bytes } else { 0 };
+        self.memtable_limit(options).max(least)
     }
 
     /// An empty memtable on the account of the pool, for a keyspace that had none before.
@@ -145,7 +155,7 @@ impl Memory {
 
     /// Parts of the order of keys that a hash tier is to tell apart, at most.
     pub fn parts(&self, options: &KeyspaceOptions) -> usize {
-        (self.memtable_limit(options) / PART_BYTES).clamp(1, PARTS_MAX)
+        (self.memtable_bytes(options) / PART_BYTES).clamp(1, PARTS_MAX)
     }
 
     /// An empty memtable on the account of the pool that has no hash tier, whatever the options say.
@@ -165,7 +175,7 @@ impl Memory {
         if !options.memory.has_hash() {
             return memtable;
         }
-        let bytes_max = self.memtable_limit(options) / 100 * self.two_tier.hash_percent;
+        let bytes_max = self.memtable_bytes(options) / 100 * self.two_tier.hash_percent;
         memtable.with_hash_tier(keys, bytes_max, Arc::clone(splits))
     }
 

@@ -64,7 +64,7 @@ pub(crate) fn open(env: Env, directory: &Path, options: Options) -> Result<Arc<S
     let log_directory = directory.join(LOG_DIRECTORY);
     let recovered = Arc::new(log::scan(&env.fs, &log_directory, scan_options(&identity, &state))?);
     check_manifest_reaches(&state, &recovered, &info.path)?;
-    let memory = Memory::new(&env, &options);
+    let memory = Memory::new(&env, &options, identity.segment_bytes as usize);
     let keyspaces = keyspaces_of(directory, &options, &identity, &state, &memory)?;
     check_levels(&keyspaces, &info.path)?;
     let (first_segment, next_start) = next_session(&identity, &state, &recovered, &info.path)?;

@@ -4,8 +4,9 @@
 //! recovered and freed as any other; all that is different is how long it stays.
 //!
 //! Invariants:
-//! 1. Runs that rest are in nobody's way. They go before there are enough of them when they hold what all may, and while a flush of their keyspace is asked for,
-//!    memory is crowded, the device scarce or full, or the log over its bound and they hold its oldest part.
+//! 1. Runs that rest are in nobody's way. They go before there are enough of them when they hold what all may, and while a flush
+//!    of their keyspace is asked for, memory is crowded, or short and writers are delayed, the device scarce or full, or the log
+//!    over its bound and they hold its oldest part.
 //! 2. Who looks for work and who takes a census ask the same question: what one leaves alone the other does not wait for.
 //!
 //! Concurrency: a `Strain` is a value, taken before any lock. Tests: below, tests/runs.rs.
@@ -92,7 +93,7 @@ impl Store {
         let held: usize = generations.map(|generation| generation.memtable.bytes()).sum();
         let is_crowded = held >= self.memory.memtable_share / 100 * CROWDED_PERCENT;
         Strain {
-            of_all: is_crowded || self.memory.is_full() || self.is_scarce(live + 4 * segment),
+            of_all: is_crowded || self.memory.is_short() || self.is_scarce(live + 4 * segment),
             at: if log_is_over { oldest() } else { None },
         }
     }

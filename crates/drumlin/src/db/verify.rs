@@ -132,7 +132,7 @@ fn verify_files(
     let _lock = lock_for_reading(env, directory)?;
     let mut check = Check::new(&env.fs, on_progress);
     let loaded = Manifest::load(&*env.fs, directory).and_then(|(identity, state, _)| {
-        let memory = Memory::new(env, options);
+        let memory = Memory::new(env, options, options.segment_bytes);
         let keyspaces = keyspaces_of(directory, options, &identity, &state, &memory)?;
         Ok((identity, state, keyspaces))
     });
