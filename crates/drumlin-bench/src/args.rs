@@ -215,6 +215,9 @@ pub struct Bench {
     /// Bytes of one memtable, in MiB [default: as its share of the memory allows]
     #[arg(long, value_name = "MIB")]
     pub memtable: Option<usize>,
+    /// Tables at level 0 that start a merge
+    #[arg(long, alias = "level0_file_num_compaction_trigger", default_value_t = 4, value_name = "N")]
+    pub level0: usize,
     /// The target of level 1, in MiB
     #[arg(long, default_value_t = 128, value_name = "MIB")]
     pub level1: u64,
@@ -239,6 +242,12 @@ pub struct Bench {
     /// Bytes of a segment of the log, in MiB, at most [default: 16]
     #[arg(long, value_name = "MIB")]
     pub segment: Option<usize>,
+    /// Read tables past the system's page cache
+    #[arg(long, alias = "use_direct_reads")]
+    pub direct_reads: bool,
+    /// Merge all into one run before a write figure's time ends
+    #[arg(long)]
+    pub compact: bool,
     /// Threads for flushes and merges
     #[arg(long, default_value_t = 2, value_name = "N")]
     pub background: usize,
@@ -368,8 +377,11 @@ impl Bench {
             background_threads: self.background,
             memory: self.composed.memory(),
             layout: self.laid.layout(),
+            level0_tables: self.level0,
             level1_bytes: self.level1.saturating_mul(1 << 20),
             level_ratio: self.level_ratio,
+            direct_reads: self.direct_reads,
+            compacted: self.compact,
             flushed: false,
             two_tier: TwoTier {
                 drain_threads: self.drain,

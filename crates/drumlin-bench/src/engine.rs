@@ -59,6 +59,8 @@ impl Traffic {
 pub struct Holds {
     /// Sorted files.
     pub tables: Option<u64>,
+    /// Their bytes.
+    pub table_bytes: Option<u64>,
     /// Bytes of memory that hold what is in no such file yet.
     pub memtable_bytes: Option<u64>,
     /// Bytes of log that the next open would read.

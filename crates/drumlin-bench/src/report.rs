@@ -94,6 +94,10 @@ pub struct Line {
     pub user_bytes: u64,
     /// Sorted files at the end (of an opened store: when it was opened).
     pub tables: Option<u64>,
+    /// Their bytes.
+    pub table_bytes: Option<u64>,
+    /// Their bytes for each byte of the user's that is there.
+    pub table_space_amplification: Option<f64>,
     /// Bytes of memory that hold what is in no such file.
     pub memtable_bytes: Option<u64>,
     /// Bytes of log that an open would read.
@@ -131,6 +135,9 @@ impl Line {
         let operations = measured.operations.max(1) as f64;
         let user = measured.user_bytes as f64;
         let of_user = |bytes: u64| (user > 0.0).then(|| bytes as f64 / user);
+        let live = about.live.filter(|live| *live > 0.0);
+        let of_live =
+            |bytes: Option<u64>| bytes.zip(live).map(|(bytes, live)| bytes as f64 / (live * record));
         let traffic = measured.traffic;
         let each = |bytes: fn(&Traffic) -> u64| traffic.map(|t| bytes(&t) as f64 / operations);
         let per_second = |time: Duration| measured.operations as f64 / time.as_secs_f64().max(1e-9);
@@ -165,12 +172,11 @@ impl Line {
             read_bytes_per_operation: each(|t| t.read),
             device_written: measured.usage.written,
             device_read: measured.usage.read,
-            space_amplification: about
-                .files_bytes
-                .zip(about.live.filter(|live| *live > 0.0))
-                .map(|(bytes, live)| bytes as f64 / (live * record)),
+            space_amplification: of_live(about.files_bytes),
             user_bytes: measured.user_bytes,
             tables: about.holds.tables,
+            table_bytes: about.holds.table_bytes,
+            table_space_amplification: of_live(about.holds.table_bytes),
             memtable_bytes: about.holds.memtable_bytes,
             log_bytes: about.holds.log_bytes,
             resident_peak: measured.usage.resident_peak,

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use drumlin::env::{Env, RealFs};
 use drumlin::{
-    Compression, Db, Durability, FilterAllocation, Keyspace, KeyspaceOptions, Layout, Memory, Options,
-    TwoTier, WriteOptions,
+    Compression, Db, Durability, FilterAllocation, Keyspace, KeyspaceOptions, Layout, LevelInfo, Memory,
+    Options, TwoTier, WriteOptions,
 };
 
 use crate::counting::CountingFs;
@@ -26,6 +26,8 @@ pub struct Settings {
     pub memory: Memory,
     /// The layout of its tables.
     pub layout: Layout,
+    /// Tables at level 0 that start a merge.
+    pub level0_tables: usize,
     /// The target of level 1, in bytes, and each level's for each byte of the one above.
     pub level1_bytes: u64,
     /// See `level1_bytes`.
@@ -48,6 +50,10 @@ pub struct Settings {
     pub filter_allocation: FilterAllocation,
     /// Threads for flushes and merges.
     pub background_threads: usize,
+    /// Tables are read past the system's page cache.
+    pub direct_reads: bool,
+    /// All is merged into one run whenever all is to be settled.
+    pub compacted: bool,
     /// Memtables are flushed whenever all is to be settled.
     pub flushed: bool,
     /// How memory in two tiers is kept.
@@ -65,6 +71,7 @@ impl Default for Settings {
             memory_bytes: options.memory_bytes,
             memory: keyspace.memory,
             layout: keyspace.layout,
+            level0_tables: keyspace.level0_tables,
             level1_bytes: keyspace.level1_bytes,
             level_ratio: keyspace.level_ratio,
             memtable_bytes: keyspace.memtable_bytes,
@@ -76,6 +83,8 @@ impl Default for Settings {
             filter_bits: keyspace.filter_bits_per_key,
             filter_allocation: keyspace.filter_allocation,
             background_threads: options.background_threads,
+            direct_reads: options.direct_reads,
+            compacted: false,
             flushed: false,
             two_tier: options.two_tier,
             sorted: false,
@@ -108,12 +117,14 @@ impl Store {
             segment_bytes: settings.segment_bytes,
             durability: settings.durability.max(Durability::Process),
             background_threads: settings.background_threads,
+            direct_reads: settings.direct_reads,
             two_tier: settings.two_tier,
             ..Options::default()
         };
         let keyspace_options = KeyspaceOptions {
             memory: settings.memory,
             layout: settings.layout,
+            level0_tables: settings.level0_tables,
             level1_bytes: settings.level1_bytes,
             level_ratio: settings.level_ratio,
             memtable_bytes: settings.memtable_bytes,
@@ -141,6 +152,11 @@ impl Store {
         self.db.stats()
     }
 
+    /// Its tables, level by level.
+    pub fn levels(&self) -> Result<Vec<LevelInfo>> {
+        Ok(self.keyspace.levels()?)
+    }
+
     /// Closes it; an error that its background met comes out here.
     pub fn close(self) -> Result<()> {
         Ok(self.db.close()?)
@@ -164,6 +180,8 @@ impl Engine for Store {
             FilterAllocation::Uniform => ", the same for all runs",
         };
         let flushed = if *flushed { ", memtables flushed when settled" } else { "" };
+        let compacted = if self.settings.compacted { ", merged into one run when settled" } else { "" };
+        let reads = if self.settings.direct_reads { ", read past the page cache" } else { "" };
         let layout = match self.settings.layout {
             Layout::Leveled => {
                 let Settings { level1_bytes, level_ratio, .. } = &self.settings;
@@ -193,7 +211,7 @@ impl Engine for Store {
             }
         };
         format!(
-            "blocks of {block_bytes} bytes, {compression:?}, {filter_bits} filter bits a key{shared}, {background_threads} background threads{layout}{memory}{flushed}"
+            "blocks of {block_bytes} bytes, {compression:?}, {filter_bits} filter bits a key{shared}, {background_threads} background threads{layout}{memory}{flushed}{compacted}{reads}"
         )
     }
 
@@ -260,6 +278,9 @@ impl Engine for Store {
         if self.settings.flushed {
             self.db.flush()?;
         }
+        if self.settings.compacted {
+            self.keyspace.compact()?;
+        }
         if self.settings.sorted {
             self.keyspace.settle()?;
         }
@@ -283,14 +304,10 @@ impl Engine for Store {
 
     fn holds(&self) -> Holds {
         let stats = self.db.stats();
-        let tables = stats
-            .keyspaces
-            .iter()
-            .flat_map(|keyspace| &keyspace.levels)
-            .map(|level| level.tables)
-            .sum::<usize>();
+        let levels = || stats.keyspaces.iter().flat_map(|keyspace| &keyspace.levels);
         Holds {
-            tables: Some(tables as u64),
+            tables: Some(levels().map(|level| level.tables as u64).sum()),
+            table_bytes: Some(levels().map(|level| level.bytes).sum()),
             memtable_bytes: Some(stats.memtable_bytes),
             log_bytes: Some(stats.log_live_bytes),
         }

@@ -378,6 +378,9 @@ pub struct Simulate {
     /// Filter bits for a key
     #[arg(long, value_name = "BITS", default_value_t = 10.0)]
     pub bloom_bits: f64,
+    /// Then fill a real store likewise, and show how far it is from what was foretold
+    #[arg(long)]
+    pub real: bool,
     /// Draw how it goes while puts go on into this file
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub svg: Option<PathBuf>,

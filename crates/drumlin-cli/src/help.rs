@@ -140,15 +140,17 @@ pub const SIMULATE: &str = "\
 Examples:
   drumlin simulate --layout lazy-leveled --records 1000000000
   drumlin simulate --layout tiered --runs 4 --records 100000000 --keys 10000000 --memory 64
+  drumlin simulate --layout leveled --records 5000000 --real
 
 Runs the policy that a store runs, with tables that are descriptions only. Keys come by chance, each as often, or with \
 --ascending in order; there are no deletes, and a merge is done before the next flush, so the delays of a device are not foretold. \
 `written` is bytes of tables for each byte put, without the log; `space` is bytes of tables for each byte that tables without \
-old versions would have; a get reads so many blocks if filters and indexes are in memory and blocks are not.
+old versions would have; a get reads so many blocks if filters and indexes are in memory and blocks are not. With --real a store \
+is filled by as many puts, in --db or where the system keeps temporary files, and removed again.
 
 With --json, a line for each row: {\"puts\",\"write_amplification\",\"space_amplification\",\"runs\",\"reads_per_get\",\
 \"reads_per_miss\",\"filter_bytes\",\"index_bytes\",\"largest_merge_bytes\",\"levels\":[{\"level\",\"tables\",\"bytes\",\
-\"entries\"},...]}.";
+\"entries\"},...]}; with --real then {\"real\":{\"write_amplification\",\"levels\":[...],\"differs\":{\"written\",\"bytes\",\"shape\"}}}.";
 
 pub const SHAPE: &str = "\
 Examples:
@@ -283,7 +285,7 @@ With --json: one object a workload and round, as soon as it is done: {\"workload
 \"keys\",\"key_bytes\",\"value_bytes\",\"threads\",\"asked_rate\",\"batch\",\"durability\",\"memory_bytes\",\"operations\",\
 \"beside\",\"found\",\"burst_s\",\"drained_s\",\"rate\",\"burst_rate\",\"debt_bytes\",\"unsorted\",\"debt_left_bytes\",\
 \"processor_us\",\"write_amplification\",\"table_write_amplification\",\"reads_per_operation\",\"read_bytes_per_operation\",\
-\"device_written\",\"device_read\",\"space_amplification\",\"user_bytes\",\"tables\",\"memtable_bytes\",\"log_bytes\",\
+\"device_written\",\"device_read\",\"space_amplification\",\"user_bytes\",\"tables\",\"table_bytes\",\"table_space_amplification\",\"memtable_bytes\",\"log_bytes\",\
 \"resident_peak\",\"latencies\":[{\"kind\",\"count\",\"mean_ns\",\"p50_ns\",\"p90_ns\",\"p99_ns\",\"p999_ns\",\"p9999_ns\",\
 \"max_ns\"},...]}; a figure that was not taken is null. With --limits then the objects of `drumlin limits`, and one a \
 figure: {\"workload\",\"engine\",\"round\",\"rate\",\"limit\",\"at_most\",\"part\"}. With `--benchmarks list`: one object \

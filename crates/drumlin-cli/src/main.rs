@@ -9,7 +9,8 @@
 //! input     files to load, line by line  interrupt Ctrl-C, other signals
 //! loader    records into a keyspace      figures   a store's figures in words
 //! tour      the guided walk              escape    bytes as JSON
-//! picture   its tree as a picture
+//! picture   its tree as a picture          scratch   a directory for what is measured
+//! course    a simulation as a picture      twin      a real store beside it
 //! closed    standard streams that are not there
 //! ```
 //! 1. Results go to standard output; progress, warnings and errors to standard error.
@@ -42,7 +43,9 @@ mod output;
 mod picture;
 mod progress;
 mod report;
+mod scratch;
 mod tour;
+mod twin;
 mod value;
 
 use std::process::ExitCode;

@@ -8,9 +8,17 @@
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal};
+use std::sync::atomic::Ordering;
+use std::thread;
 use std::time::Duration;
 
+use drumlin_bench::drive::Progress;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::interrupt;
+
+/// How often a bar that is followed moves, and Ctrl-C is looked for.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Draws bars, or nothing.
 #[derive(Clone, Copy)]
@@ -44,6 +52,34 @@ impl Watcher {
         let bar = self.bar(what, None, "{prefix:>9} {spinner} {human_pos} {msg} ({elapsed})");
         bar.0.enable_steady_tick(Duration::from_millis(200));
         bar
+    }
+
+    /// Shows how far something is until it is over, of so many operations if that is known; asks it to stop on Ctrl-C.
+    pub fn follow(self, what: String, total: Option<u64>, progress: &Progress) {
+        let bar = match total {
+            Some(total) => self.operations(what, total),
+            None => {
+                let bar = self.counter("operations");
+                bar.say(what);
+                bar
+            }
+        };
+        while !progress.over.load(Ordering::Acquire) {
+            bar.at(progress.done.load(Ordering::Relaxed));
+            progress.stop.store(interrupt::asked(), Ordering::Relaxed);
+            thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    /// Does some work, which is followed.
+    pub fn followed<T>(self, what: String, total: Option<u64>, work: impl FnOnce(&Progress) -> T) -> T {
+        let progress = Progress::default();
+        thread::scope(|scope| {
+            scope.spawn(|| self.follow(what, total, &progress));
+            let done = work(&progress);
+            progress.over.store(true, Ordering::Release);
+            done
+        })
     }
 
     fn bar(self, what: impl Into<Cow<'static, str>>, total: Option<u64>, template: &str) -> Bar {

@@ -46,6 +46,30 @@ fn a_line_says_what_its_figure_hangs_on() {
 }
 
 #[test]
+fn tables_are_read_from_the_device_if_that_is_asked() {
+    const EXT4: u64 = 0xef53;
+    let read = |more: &[&str]| {
+        let small = [
+            "--json",
+            "bench",
+            "--benchmarks",
+            "readrandom",
+            "--num",
+            "100000",
+            "--memory",
+            "16",
+            "--memtable",
+            "1",
+        ];
+        let said = run(&[&small[..], more].concat());
+        objects(&said)[0]["device_read"].as_u64().expect("the system tells")
+    };
+    let is_ext4 = rustix::fs::statfs(std::env::temp_dir().as_path()).unwrap().f_type as u64 == EXT4;
+    let (buffered, direct) = (read(&[]), read(&["--direct-reads"]));
+    assert!(direct > buffered + (8 << 20) || !is_ext4, "{direct} {buffered}");
+}
+
+#[test]
 fn json_lines_have_the_fields_that_the_help_tells() {
     let said = run(&[
         &["--json", "bench", "--benchmarks", "fillrandom,readwhilewriting,open", "--rounds", "2"],

@@ -50,6 +50,25 @@ fn a_simulation_is_drawn() {
 }
 
 #[test]
+fn a_real_store_is_as_it_was_foretold() {
+    let store = Store::new();
+    for layout in ["leveled", "tiered", "lazy-leveled"] {
+        let small =
+            ["--layout", layout, "--records", "400000", "--memory", "32", "--level1", "16", "--table", "2"];
+        let rows = rows(&store, &[&small[..], &["--real"]].concat());
+        let real = &rows.last().expect("there is one")["real"];
+        let differs = |name: &str| real["differs"][name].as_f64().expect(name).abs();
+        assert!(real["write_amplification"].as_f64().is_some_and(|written| written > 1.0), "{real}");
+        assert!(
+            differs("written") < 0.25 && differs("bytes") < 0.1 && differs("shape") < 0.3,
+            "{layout}: {real}"
+        );
+    }
+    let said = store.run(["simulate", "--records", "100000", "--ascending", "--real"]);
+    assert!(said.text().contains("A real store, filled likewise: written 1."), "{said:?}");
+}
+
+#[test]
 fn what_no_store_can_have_is_wrong_usage() {
     let store = Store::new();
     for wrong in [["--runs", "1"], ["--percent", "0"], ["--table", "99999999"], ["--memory", "0"]] {

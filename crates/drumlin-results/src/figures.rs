@@ -74,6 +74,10 @@ pub struct Row {
     pub processor_us: Option<Span>,
     /// Bytes written for each of the user's.
     pub write_amplification: Option<Span>,
+    /// Bytes of tables written for each of the user's.
+    pub table_write_amplification: Option<Span>,
+    /// Bytes of tables for each of the user's that is there.
+    pub table_space_amplification: Option<Span>,
     /// Resident bytes, at most.
     pub resident_peak: Option<Span>,
     /// The budget of memory.
@@ -118,6 +122,8 @@ pub fn rows(kept: &Kept) -> Vec<Row> {
                 burst_rate: span("burst_rate"),
                 processor_us: span("processor_us"),
                 write_amplification: span("write_amplification"),
+                table_write_amplification: span("table_write_amplification"),
+                table_space_amplification: span("table_space_amplification"),
                 resident_peak: span("resident_peak"),
                 memory_bytes: last["memory_bytes"].as_f64().unwrap_or(0.0),
                 tables: span("tables"),

@@ -7,6 +7,7 @@
 
 use drumlin_bench::report::{grouped, time};
 
+use crate::comparisons::Comparison;
 use crate::figures::{Row, Span};
 
 /// The engine whose goals these are.
@@ -70,6 +71,29 @@ pub enum Goal {
         /// At most.
         most_s_per_gib: f64,
     },
+    /// Bytes of tables written for each byte of the user's.
+    Written {
+        /// At this workload.
+        workload: &'static str,
+        /// At most.
+        most: f64,
+    },
+    /// Bytes of tables for each byte of the user's that is there, in one run.
+    Space {
+        /// At this workload.
+        workload: &'static str,
+        /// Which run.
+        run: u64,
+        /// At most.
+        most: f64,
+    },
+    /// What was found, as near as this to what was foretold.
+    Foretold {
+        /// Which figure: of `comparisons`.
+        what: &'static str,
+        /// In percent of what was foretold.
+        within: f64,
+    },
     /// Resident memory beyond the budget.
     Memory {
         /// At most.
@@ -89,8 +113,8 @@ pub struct Verdict {
 }
 
 impl Goal {
-    /// Judges the rows of a measurement of these runs.
-    pub fn judge(&self, rows: &[Row], runs: &[&str]) -> Verdict {
+    /// Judges the rows, and what was compared, of a measurement of these runs.
+    pub fn judge(&self, rows: &[Row], comparisons: &[Comparison], runs: &[&str]) -> Verdict {
         let each = |rows: &[&Row], judge: &dyn Fn(&Row) -> Option<(String, bool)>| each(rows, runs, judge);
         let ours = |workload: &str| {
             rows.iter().filter(|row| row.engine == OURS && row.workload == workload).collect::<Vec<_>>()
@@ -175,6 +199,34 @@ impl Goal {
                     each(&ours("recover"), &recovered),
                 )
             }
+            Goal::Written { workload, most } => {
+                let written = |row: &Row| {
+                    let times = row.table_write_amplification?.median;
+                    Some((format!("{times:.2}"), times <= most))
+                };
+                (
+                    format!("{workload}: tables written at most {most:.0} times, without the log"),
+                    each(&ours(workload), &written),
+                )
+            }
+            Goal::Space { workload, run, most } => {
+                let space = |row: &Row| {
+                    let times = row.table_space_amplification?.most;
+                    Some((format!("{times:.2}"), times <= most))
+                };
+                let rows: Vec<&Row> = ours(workload).into_iter().filter(|row| row.run == run).collect();
+                (
+                    format!("{workload}: tables of at most {most:.2} bytes for each of the user's"),
+                    each(&rows, &space),
+                )
+            }
+            Goal::Foretold { what, within } => {
+                let found = comparisons.iter().filter(|one| one.what == what).map(|one| {
+                    let differs = one.differs() * 100.0;
+                    (of_run(one.run, runs, format!("{differs:+.0} %")), differs.abs() <= within)
+                });
+                (format!("{what}: within {within:.0} % of what was foretold"), found.collect())
+            }
             Goal::Memory { beyond_mib } => {
                 let beyond = |row: &Row| Some(row.resident_peak?.most - row.memory_bytes);
                 // Of each run the workload that took the most.
@@ -218,23 +270,30 @@ fn percentile(row: &Row, kind: &str, place: usize) -> Option<Span> {
 fn each(rows: &[&Row], runs: &[&str], judge: &dyn Fn(&Row) -> Option<(String, bool)>) -> Vec<(String, bool)> {
     let one = |row: &&Row| {
         let (text, holds) = judge(row).unwrap_or_else(|| ("no figure".into(), false));
-        match runs.get(row.run as usize).filter(|_| runs.len() > 1) {
-            Some(run) => (format!("{}: {text}", run.replace("--", "")), holds),
-            None => (text, holds),
-        }
+        (of_run(row.run, runs, text), holds)
     };
     rows.iter().map(one).collect()
+}
+
+/// What was found in a run, behind what tells it from others.
+fn of_run(run: u64, runs: &[&str], text: String) -> String {
+    match runs.get(run as usize).filter(|_| runs.len() > 1) {
+        Some(run) => format!("{}: {text}", run.replace("--", "")),
+        None => text,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::comparisons;
     use crate::figures::rows;
     use crate::kept::Kept;
     use serde_json::{Value, json};
 
     fn judged(goal: Goal, lines: Vec<Value>) -> Verdict {
-        goal.judge(&rows(&Kept { head: json!({}), at: 0, lines }), &["--threads 1", "--threads 2"])
+        let kept = Kept { head: json!({}), at: 0, lines };
+        goal.judge(&rows(&kept), &comparisons::of(&kept), &["--threads 1", "--threads 2"])
     }
 
     fn line(run: u64, engine: &str, threads: u64, rate: f64, worst: f64) -> Value {
@@ -276,6 +335,28 @@ mod tests {
         assert!(rate(400.0) && !rate(401.0));
         let memory = |beyond_mib| judged(Goal::Memory { beyond_mib }, lines()).holds;
         assert!(memory(1) && !memory(0));
+    }
+
+    #[test]
+    fn tables_are_judged_by_what_was_written_and_by_what_they_take() {
+        let mut filled = line(1, OURS, 1, 2.0, 1.0);
+        filled["table_write_amplification"] = 4.2.into();
+        filled["table_space_amplification"] = 1.5.into();
+        let holds = |goal| judged(goal, vec![filled.clone()]).holds;
+        let written = |most| holds(Goal::Written { workload: "fillrandom", most });
+        assert!(written(4.2) && !written(4.0));
+        let space = |run, most| holds(Goal::Space { workload: "fillrandom", run, most });
+        assert!(space(1, 1.5) && !space(1, 1.4) && !space(0, 1.5));
+    }
+
+    #[test]
+    fn what_was_foretold_is_judged_in_every_run() {
+        let chosen = |run: u64, rate: f64| json!({"run": run, "choice": {"measured": {"predicted_rate": 100.0, "rate": rate}}});
+        let lines = vec![chosen(0, 105.0), chosen(1, 75.0)];
+        let within = |within| judged(Goal::Foretold { what: comparisons::RATE, within }, lines.clone());
+        assert_eq!(within(25.0).found, "threads 1: +5 %; threads 2: -25 %");
+        assert!(within(25.0).holds && !within(24.0).holds);
+        assert!(!judged(Goal::Foretold { what: comparisons::SHAPE, within: 99.0 }, lines).holds);
     }
 
     #[test]

@@ -117,6 +117,8 @@ impl Made {
             Program::Bench => "drumlin bench",
             Program::Limits => "drumlin limits",
             Program::Peers => "drumlin-peers",
+            Program::Simulate => "drumlin simulate",
+            Program::Tune => "drumlin tune",
         };
         let quoted =
             |word: &String| if word.contains([' ', '!']) { format!("'{word}'") } else { word.clone() };
@@ -177,10 +179,11 @@ fn filled(what: &str, place: &Place) -> Result<String> {
 
 /// The commit that changed the measured code last. Files of tests only, and pages, are no part of it.
 pub fn code(root: &Path) -> String {
-    const CODE: [&str; 12] = [
+    const CODE: [&str; 13] = [
         "crates/drumlin",
         "crates/drumlin-bench",
         "crates/drumlin-cli/src",
+        "crates/drumlin-tune/src",
         "peers",
         "Cargo.toml",
         "Cargo.lock",

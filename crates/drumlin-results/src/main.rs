@@ -7,6 +7,7 @@
 //! run           one measurement, run by run               figures   raw lines as medians
 //! kept          raw lines, and what they were made by     page      RESULTS.md and the README's region
 //! found         settings that an earlier grid found        picture   bars and latencies as SVG
+//! comparisons   what a program foretold, and what it was
 //! ```
 //! 1. What was measured with the same code, settings and machine is not measured again, unless it is asked for.
 //! 2. The page and the pictures are made of the kept lines alone, so that they can be made again without measuring.
@@ -17,6 +18,7 @@
 // The tool is outside the engine: it starts processes, reads the clock and writes the project's files.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod comparisons;
 mod figures;
 mod found;
 mod goals;

@@ -5,6 +5,7 @@
 //! 1. Arguments are those of `drumlin bench` (or of the peers' program); `--quick` scales them, see [`scaled`].
 //! 2. Where the runs of one measurement are compared with each other, they take turns.
 
+use crate::comparisons;
 use crate::goals::Goal;
 
 /// Which program.
@@ -16,6 +17,10 @@ pub enum Program {
     Limits,
     /// The peers' program.
     Peers,
+    /// `drumlin simulate`.
+    Simulate,
+    /// `drumlin tune`.
+    Tune,
 }
 
 /// How figures are drawn.
@@ -53,7 +58,7 @@ pub struct Measurement {
 }
 
 use Drawn::{Bars, Latencies, No};
-use Program::{Bench, Limits, Peers};
+use Program::{Bench, Limits, Peers, Simulate, Tune};
 
 /// MiB that are at hand when a workload begins, at most.
 const TOUCHED_MAX: u64 = 4096;
@@ -61,6 +66,8 @@ const TOUCHED_MAX: u64 = 4096;
 const RECORDS_PER_MIB: u64 = 2048;
 /// One thread, and two.
 const THREADS: &[&str] = &["--threads 1", "--threads 2"];
+/// The layouts.
+const LAYOUTS: &[&str] = &["--layout leveled", "--layout tiered", "--layout lazy-leveled"];
 const ROCKSDB: &str = "RocksDB";
 const ROCKSDB_TXN: &str = "RocksDB txn";
 const LEVELDB: &str = "LevelDB";
@@ -434,6 +441,141 @@ pub const MEASUREMENTS: &[Measurement] = &[
             Goal::Worst { kind: "put", most_ms: 10.0 },
         ],
     },
+    Measurement {
+        name: "lazy-sustained",
+        shows: "lazy-leveled: sustained puts, 30 million records, nothing owed at the end",
+        minutes: 12,
+        program: Peers,
+        with: "--layout lazy-leveled \
+               --grid --engines drumlin,rocksdb --num 30000000 --grid-num 1000000 --memory 512 --memtable 64 \
+               --benchmarks fillrandom",
+        runs: &["--threads 2"],
+        rounds: 5,
+        drawn: Bars,
+        goals: &[
+            Goal::Times { workload: "fillrandom", engine: ROCKSDB, least: 3.0 },
+            Goal::Written { workload: "fillrandom", most: 8.0 },
+        ],
+    },
+    Measurement {
+        name: "layout-written",
+        shows: "the layouts: what 30 million puts write, beside RocksDB",
+        minutes: 6,
+        program: Peers,
+        with: "--traffic --engines drumlin,rocksdb --num 30000000 --memory 512 --memtable 64 --threads 2 \
+               --benchmarks fillrandom",
+        runs: LAYOUTS,
+        rounds: 1,
+        drawn: No,
+        goals: &[],
+    },
+    Measurement {
+        name: "layout-space",
+        shows: "the layouts: 5 million records, overwritten ten times",
+        minutes: 6,
+        program: Bench,
+        with: "--num 5000000 --writes 50000000 --memory 128 --memtable 16 --threads 2 --benchmarks overwrite",
+        runs: LAYOUTS,
+        rounds: 1,
+        drawn: No,
+        // Bounds of docs/design/layouts.md.
+        goals: &[
+            Goal::Space { workload: "overwrite", run: 0, most: 1.5 },
+            Goal::Space { workload: "overwrite", run: 1, most: 9.2 },
+            Goal::Space { workload: "overwrite", run: 2, most: 1.9 },
+            Goal::Written { workload: "overwrite", most: 8.0 },
+        ],
+    },
+    Measurement {
+        name: "lazy-scans",
+        shows: "lazy-leveled: scans of 10 and of 20 records, a million records, all in cache",
+        minutes: 10,
+        program: Peers,
+        with: "--layout lazy-leveled \
+               --grid --engines drumlin,leveldb --num 1000000 --grid-num 200000 --reads 300000 --memory \
+               512 --memtable 8 --warm --benchmarks seekrandom",
+        runs: &[
+            "--threads 1 --seek-nexts 10",
+            "--threads 1 --seek-nexts 20",
+            "--threads 2 --seek-nexts 10",
+            "--threads 2 --seek-nexts 20",
+        ],
+        rounds: 5,
+        drawn: Bars,
+        goals: &[Goal::Times { workload: "seekrandom", engine: LEVELDB, least: 1.0 }],
+    },
+    Measurement {
+        name: "lazy-scans-compact",
+        shows: "lazy-leveled, merged into one run: scans of 10 and of 20 records",
+        minutes: 10,
+        program: Peers,
+        with: "--layout lazy-leveled --compact \
+               --grid --engines drumlin,lmdb --num 1000000 --grid-num 200000 --reads 300000 --memory \
+               512 --memtable 8 --warm --benchmarks seekrandom",
+        runs: &[
+            "--threads 1 --seek-nexts 10",
+            "--threads 1 --seek-nexts 20",
+            "--threads 2 --seek-nexts 10",
+            "--threads 2 --seek-nexts 20",
+        ],
+        rounds: 5,
+        drawn: Bars,
+        goals: &[Goal::Times { workload: "seekrandom", engine: LMDB, least: 0.6 }],
+    },
+    Measurement {
+        name: "filters",
+        shows: "gets over 60 runs, with filters and without, from memory and from the device",
+        minutes: 8,
+        program: Bench,
+        with: "--layout tiered --runs 64 --memtable 4 --num 2000000 --benchmarks readrandom,readmissing",
+        runs: &[
+            "--memory 1024 --warm --reads 500000 --bloom-bits 10",
+            "--memory 1024 --warm --reads 50000 --bloom-bits 0",
+            "--memory 24 --direct-reads --reads 20000 --bloom-bits 10",
+            "--memory 24 --direct-reads --reads 1000 --bloom-bits 0",
+        ],
+        rounds: 3,
+        drawn: Bars,
+        goals: &[
+            Goal::RunOfRun { workload: "readrandom", runs: (0, 1), is_burst: false, least: 8.0 },
+            Goal::RunOfRun { workload: "readmissing", runs: (2, 3), is_burst: false, least: 50.0 },
+        ],
+    },
+    Measurement {
+        name: "simulation",
+        shows: "what was simulated, beside a real store of 30 million records",
+        minutes: 4,
+        program: Simulate,
+        with: "--records 30000000 --memory 256 --real",
+        runs: LAYOUTS,
+        rounds: 1,
+        drawn: No,
+        goals: &[
+            Goal::Foretold { what: comparisons::WRITTEN, within: 10.0 },
+            Goal::Foretold { what: comparisons::BYTES, within: 10.0 },
+            Goal::Foretold { what: comparisons::SHAPE, within: 10.0 },
+        ],
+    },
+    Measurement {
+        name: "tuner",
+        shows: "what the tuner chose, beside a grid",
+        minutes: 45,
+        program: Tune,
+        with: "--num 2000000 --memory 128 --minutes 4 --grid 5",
+        runs: &[
+            "--workload mixget30",
+            "--workload ycsbb",
+            "--workload ycsbe",
+            "--workload mixskewed",
+            "--workload mixscan20",
+        ],
+        rounds: 1,
+        drawn: No,
+        goals: &[
+            Goal::Foretold { what: comparisons::OF_BEST, within: 10.0 },
+            Goal::Foretold { what: comparisons::RATE, within: 30.0 },
+        ],
+    },
 ];
 
 /// The measurement of this name.
@@ -454,8 +596,8 @@ impl Measurement {
             }
         }
         match (quick, self.program) {
-            (false, Program::Limits) => words,
-            (false, _) => {
+            (false, Program::Limits | Program::Simulate | Program::Tune) => words,
+            (false, Program::Bench | Program::Peers) => {
                 let touched = touched(&words).to_string();
                 words.extend(["--touch".to_string(), touched]);
                 words
@@ -489,7 +631,12 @@ fn scaled(mut words: Vec<String>) -> Vec<String> {
     const PART: u64 = 50;
     for at in 1..words.len() {
         let least = match words[at - 1].as_str() {
-            "--num" | "--grid-num" | "--reads" | "--writes" | "--duration" | "--memtable" => 1,
+            "--num" | "--grid-num" | "--records" | "--reads" | "--writes" | "--duration" | "--memtable" => 1,
+            // A grid of seconds; of the peers it is a flag.
+            "--minutes" | "--grid" if words[at].parse::<f64>().is_ok() => {
+                words[at] = "0.02".into();
+                continue;
+            }
             "--memory" => 16,
             _ => continue,
         };
@@ -518,7 +665,7 @@ mod tests {
     fn every_measurement_is_one_that_the_bench_understands() {
         for (at, measurement) in MEASUREMENTS.iter().enumerate() {
             assert!(MEASUREMENTS[..at].iter().all(|other| other.name != measurement.name));
-            if measurement.program == super::Program::Limits {
+            if !matches!(measurement.program, super::Program::Bench | super::Program::Peers) {
                 continue;
             }
             for run in measurement.runs {
@@ -527,7 +674,7 @@ mod tests {
                     let mut arguments = measurement.arguments(run, quick).into_iter();
                     while let Some(word) = arguments.next() {
                         match word.as_str() {
-                            "--grid" => {}
+                            "--grid" | "--traffic" => {}
                             "--engines" | "--setting" | "--grid-num" => drop(arguments.next()),
                             word if word.starts_with('{') => words.push("1000".into()),
                             _ => words.push(word),

@@ -17,6 +17,7 @@ use drumlin_bench::report::{grouped, time};
 use drumlin_bench::workload::Workload;
 
 use crate::Result;
+use crate::comparisons::{self, Comparison};
 use crate::figures::{self, PERCENTILES, Row};
 use crate::kept::{self, Kept, Place};
 use crate::measurements::{Drawn, Measurement};
@@ -38,8 +39,9 @@ pub fn write(place: &Place) -> Result<PathBuf> {
     for (measurement, kept) in &all {
         let mut rows = figures::rows(kept);
         figures::set_limits(&mut rows, kept, &limits);
+        let comparisons = comparisons::of(kept);
         for goal in measurement.goals {
-            let verdict = goal.judge(&rows, measurement.runs);
+            let verdict = goal.judge(&rows, &comparisons, measurement.runs);
             let holds = if verdict.holds { "yes" } else { "**no**" };
             let _ = writeln!(
                 verdicts,
@@ -178,10 +180,11 @@ fn section(
     if measurement.drawn != Drawn::No && !rows.is_empty() {
         let _ = write!(body, "![{shows}]({}/{name}.svg)\n\n", pictures.display());
     }
-    if rows.is_empty() {
-        limits(body, kept);
-    } else {
-        table(body, measurement, rows);
+    let comparisons = comparisons::of(kept);
+    match (rows.is_empty(), comparisons.is_empty()) {
+        (false, _) => table(body, measurement, rows),
+        (true, false) => foretold(body, measurement, &comparisons),
+        (true, true) => limits(body, kept),
     }
     grid(body, kept);
 }
@@ -232,6 +235,25 @@ fn table(body: &mut String, measurement: &Measurement, rows: &[Row]) {
     settings.dedup();
     for (engine, settings) in settings {
         let _ = writeln!(body, "- {engine}: {settings}");
+    }
+    body.push('\n');
+}
+
+/// What was foretold, and what was found.
+fn foretold(body: &mut String, measurement: &Measurement, comparisons: &[Comparison]) {
+    body.push_str("| run | figure | foretold | found | differs | of |\n|---|---|--:|--:|--:|---|\n");
+    let figure = |figure: f64| if figure < 100.0 { format!("{figure:.2}") } else { grouped(figure) };
+    for one in comparisons {
+        let _ = writeln!(
+            body,
+            "| {} | {} | {} | {} | {:+.1} % | {} |",
+            differs(measurement, one.run),
+            one.what,
+            figure(one.foretold),
+            figure(one.found),
+            one.differs() * 100.0,
+            one.of
+        );
     }
     body.push('\n');
 }

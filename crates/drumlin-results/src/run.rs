@@ -39,6 +39,8 @@ impl Programs {
             Program::Peers => (self.peers()?, &["--json"]),
             Program::Bench => (self.drumlin()?, &["--json", "--quiet", "bench"]),
             Program::Limits => (self.drumlin()?, &["--json", "--quiet", "limits"]),
+            Program::Simulate => (self.drumlin()?, &["--json", "--quiet", "simulate"]),
+            Program::Tune => (self.drumlin()?, &["--json", "--quiet", "tune"]),
         };
         let mut command = Command::new(path);
         command.args(first).env("TMPDIR", &self.stores).stdin(Stdio::null());

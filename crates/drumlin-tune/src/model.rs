@@ -12,8 +12,9 @@
 use std::collections::HashMap;
 
 use drumlin::simulation::{Order, Point, Simulation, Workload};
-use drumlin::{Error, Memory};
+use drumlin::{Error, Memory, Options};
 use drumlin_bench::keys::Choice;
+use drumlin_bench::store::Settings;
 use drumlin_bench::workload::{Begins, Kind};
 
 use crate::candidate::{BLOCK_BYTES, Candidate, FILTER_BITS};
@@ -47,8 +48,6 @@ const CACHE_PART: f64 = 0.375;
 const STEADY_TURNS: u64 = 3;
 /// With more memtables than this in a full store, it is simulated until it is full.
 const FLUSHES_MANY: u64 = 2000;
-/// Bytes of memory that a put takes beside its key and value, about.
-const PUT_BYTES: f64 = 40.0;
 
 /// What operations cost, in microseconds of processors.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -208,9 +207,10 @@ fn popular(wanted: &Wanted, part: f64) -> f64 {
 
 /// What a layout comes to, by filter bits and bytes of a block, of which the shape itself hardly hangs.
 fn simulated(candidate: &Candidate, wanted: &Wanted) -> Result<Vec<Shape>, Error> {
-    let record = (wanted.key_bytes + wanted.value_bytes) as f64;
-    let memtable_bytes = candidate.memtable_bytes(wanted.fixed.memory_bytes) as f64;
-    let memtable_puts = ((memtable_bytes / (record + PUT_BYTES)) as u64).max(1);
+    let Settings { memory_bytes, segment_bytes, .. } = wanted.fixed;
+    let options = Options { memory_bytes, segment_bytes, ..Options::default() };
+    let limit = candidate.memtable_bytes(memory_bytes);
+    let memtable_puts = Workload::memtable_puts(&options, limit, wanted.key_bytes + wanted.value_bytes);
     let keys = wanted.records.max(1);
     let order = match wanted.workload.keys {
         Choice::Sequence => Order::Ascending,

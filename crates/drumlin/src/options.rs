@@ -58,6 +58,10 @@ pub struct Options {
     pub durability: Durability,
     /// Threads for flush and compaction, and for reading the log at open; at least 1. Default 2.
     pub background_threads: usize,
+    /// Read tables from the device, past the system's page cache: for stores much larger than memory, whose `memory_bytes` then
+    /// are all that they use. What the block cache does not hold is a read of the device, each time. A file system that has no
+    /// such reads is read as usual. Default false.
+    pub direct_reads: bool,
     /// How memory in two tiers is kept.
     pub two_tier: TwoTier,
     /// Snapshots forgotten for longer than this are released. Default: never.
@@ -80,6 +84,7 @@ impl Default for Options {
             log_bytes_max: None,
             durability: Durability::Process,
             background_threads: 2,
+            direct_reads: false,
             two_tier: TwoTier::default(),
             snapshot_expiry: None,
             level_paths: BTreeMap::new(),
@@ -146,6 +151,15 @@ impl Options {
     pub(crate) fn log_bytes(&self) -> usize {
         let usual = || self.memory_bytes.max(512 << 20).max(4 * self.segment_bytes);
         self.log_bytes_max.unwrap_or_else(usual)
+    }
+
+    /// Bytes of a segment of a new store, with so many bytes free on the device. Small memories get small segments, since a
+    /// generation is at least one segment long; and so do small devices, which must hold several besides the tables.
+    pub(crate) fn segment_bytes_within(&self, free: Option<u64>) -> usize {
+        let free = free.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(usize::MAX);
+        let fitting = (self.memory_bytes.min(free) / 16).max(Self::SEGMENT_BYTES_MIN);
+        let power = if fitting.is_power_of_two() { fitting } else { fitting.next_power_of_two() / 2 };
+        self.segment_bytes.min(power)
     }
 
     /// Checks every field against its limits.

@@ -248,6 +248,7 @@ impl<D: Base> Engine for Rocks<D> {
         let tables = |level| self.db.property(&format!("rocksdb.num-files-at-level{level}"));
         Holds {
             tables: (0..LEVELS).map(tables).sum(),
+            table_bytes: self.db.property("rocksdb.live-sst-files-size"),
             memtable_bytes: self.db.property("rocksdb.cur-size-all-mem-tables"),
             log_bytes: None,
         }

@@ -152,7 +152,8 @@ impl Choices {
             options.set_memtable_whole_key_filtering(true);
         }
         options.set_level_zero_file_num_compaction_trigger(self.level_0);
-        options.set_allow_mmap_reads(self.mapped);
+        options.set_use_direct_reads(bench.direct_reads);
+        options.set_allow_mmap_reads(self.mapped && !bench.direct_reads);
         options.set_stats_dump_period_sec(0);
         if counts {
             options.enable_statistics();

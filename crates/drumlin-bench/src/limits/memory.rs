@@ -16,6 +16,8 @@ use crate::permutation::Permutation;
 const LINE_WORDS: usize = 8;
 /// Words of the record that goes to the log.
 const RECORD_WORDS: usize = 16;
+/// Words of a block of a table.
+const BLOCK_WORDS: usize = 512;
 /// Bytes of the mapped file, which is written round and round.
 const LOG_BYTES: usize = 512 << 20;
 
@@ -88,6 +90,27 @@ pub(super) fn read(ground: &Ground, threads: usize) -> Result<f64> {
         }
     });
     Ok(pieces * (PIECE_WORDS * 8) as f64)
+}
+
+/// As `device::read_cached`, without a call of the system.
+pub(super) fn read_mapped(ground: &Ground, threads: usize) -> Result<f64> {
+    let scrap = Scrap::new(ground, "mapped");
+    let words = Words::file(&scrap.0, ground.file_bytes.max(BLOCK_WORDS * 8))?;
+    let words = words.all();
+    for (number, word) in words.iter().enumerate() {
+        word.store(number as u64, Ordering::Relaxed);
+    }
+    let blocks = words.len() / BLOCK_WORDS;
+    Ok(rate(threads, ground.time, |thread| {
+        let (seed, mut room) = (mix(thread as u64), [0; BLOCK_WORDS]);
+        move |number| {
+            let at = mix(seed ^ number) as usize % blocks * BLOCK_WORDS;
+            for (to, from) in room.iter_mut().zip(&words[at..at + BLOCK_WORDS]) {
+                *to = from.load(Ordering::Relaxed);
+            }
+            black_box(&room);
+        }
+    }))
 }
 
 pub(super) fn log_copy(ground: &Ground, threads: usize) -> Result<f64> {

@@ -195,6 +195,7 @@ const MEASURES: &[Measure] = &[
         memory::log_copy_update,
     ),
     measure("read-cached", "4 KiB from the system's page cache", PerSecond, Asked, device::read_cached),
+    measure("read-mapped", "the same from a mapped file", PerSecond, Asked, memory::read_mapped),
     measure("read-device", "4 KiB past the page cache", PerSecond, Asked, device::read_direct),
     measure("read-device-32", "the same by 32 threads at once", PerSecond, Exactly(32), device::read_direct),
     measure(

@@ -6,9 +6,6 @@
 //! 3. With `--json`: one object a workload and round; with `--limits` then one a limit, and one a figure beside its limit.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
-use std::thread;
-use std::time::Duration;
 use std::{fs, io};
 
 use drumlin_bench::args::Bench;
@@ -28,9 +25,7 @@ use crate::interrupt;
 use crate::output::Output;
 use crate::progress::Watcher;
 use crate::report::{self, Note};
-
-/// How often a bar moves, and Ctrl-C is looked for.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+use crate::scratch;
 
 pub fn run(args: &Args, bench: &Bench) -> Result<()> {
     let mut out = Output::new();
@@ -52,12 +47,7 @@ pub fn run(args: &Args, bench: &Bench) -> Result<()> {
     };
     let watcher = Watcher::new(args.quiet);
     let watch = |_: &str, what: &str, total: u64, progress: &Progress| {
-        let bar = watcher.operations(what.into(), total);
-        while !progress.over.load(Ordering::Acquire) {
-            bar.at(progress.done.load(Ordering::Relaxed));
-            progress.stop.store(interrupt::asked(), Ordering::Relaxed);
-            thread::sleep(LOOK_EVERY);
-        }
+        watcher.follow(what.into(), Some(total), progress);
     };
     let (mut lines, mut failed) = (Vec::new(), None);
     let measured = session::run(bench, &[contender], place.stays, &watch, &mut |line| {
@@ -150,12 +140,7 @@ impl Place {
     }
 
     fn temporary() -> Result<Place> {
-        let made = tempfile::Builder::new().prefix("drumlin-bench-").tempdir();
-        let made =
-            made.map_err(|source| Failure::file("make a directory in", &std::env::temp_dir(), source))?;
-        let path = made.path().to_path_buf();
-        // A merge that is owed may take longer than Ctrl-C waits.
-        interrupt::on_ask(move || drop(fs::remove_dir_all(&path)));
+        let made = scratch::directory(None, "drumlin-bench-")?;
         Ok(Place { directory: made.path().join("store"), stays: false, _temporary: Some(made) })
     }
 }

@@ -6,9 +6,6 @@
 //! 3. With `--json`: one object a point, then one a claim.
 
 use std::fs;
-use std::sync::atomic::Ordering;
-use std::thread;
-use std::time::Duration;
 
 use drumlin_bench::drive::Progress;
 use drumlin_bench::engine;
@@ -26,9 +23,8 @@ use crate::failure::{Failure, Result};
 use crate::interrupt;
 use crate::output::Output;
 use crate::progress::Watcher;
+use crate::scratch;
 
-/// How often a bar moves, and Ctrl-C is looked for.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// A run of more operations ends by the clock: there is no telling how far it is.
 const COUNTED_MAX: u64 = 1 << 36;
 
@@ -42,22 +38,11 @@ pub fn run(args: &Args, paper: &Paper) -> Result<()> {
     let base = args.db_named().map_or_else(std::env::temp_dir, Into::into);
     let machine = Machine::here(&base).map_err(Failure::of_engine)?;
     let setting = paper.setting(machine.cores as u64, machine.memory_gib << 10).map_err(Failure::Usage)?;
-    let made = tempfile::Builder::new().prefix("drumlin-paper-").tempdir_in(&base);
-    let scratch = made.map_err(|source| Failure::file("make a directory in", &base, source))?;
-    let path = scratch.path().to_path_buf();
-    interrupt::on_ask(move || drop(fs::remove_dir_all(&path)));
+    let scratch = scratch::directory(Some(&base), "drumlin-paper-")?;
     let watcher = Watcher::new(args.quiet);
     let watch = |engine: &str, what: &str, total: u64, progress: &Progress| {
-        let words = format!("{engine}: {what}");
-        let bar = match total < COUNTED_MAX {
-            true => watcher.operations(words, total),
-            false => watcher.counter("operations"),
-        };
-        while !progress.over.load(Ordering::Acquire) {
-            bar.at(progress.done.load(Ordering::Relaxed));
-            progress.stop.store(interrupt::asked(), Ordering::Relaxed);
-            thread::sleep(LOOK_EVERY);
-        }
+        let total = Some(total).filter(|total| *total < COUNTED_MAX);
+        watcher.follow(format!("{engine}: {what}"), total, progress);
     };
     let peers = paper.peers.as_deref();
     let lab = Lab { setting: &setting, scratch: scratch.path(), peers, watch: &watch };

@@ -2,12 +2,13 @@
 //!
 //! 1. A row is told whenever the puts have doubled, and at the end; behind them the levels are drawn as they are then.
 //! 2. With `--json`: one object a row.
-//! 3. With `--svg` the course of it is drawn, too; a file of that name is replaced.
+//! 3. With `--real` the levels of a real store follow, and how it differs; with `--json`, `{"real": ..}`.
+//! 4. With `--svg` the course of it is drawn, too; a file of that name is replaced.
 
 use std::fs;
 
-use drumlin::KeyspaceOptions;
-use drumlin::simulation::{Order, Point, Simulation, Workload};
+use drumlin::simulation::{Level, Order, Point, Simulation, Workload};
+use drumlin::{KeyspaceOptions, Options};
 use serde_json::{Value, json};
 
 use crate::args::{Args, Simulate};
@@ -16,19 +17,23 @@ use crate::failure::{Failure, Result};
 use crate::interrupt;
 use crate::output::{Output, bytes, count};
 use crate::progress::Watcher;
+use crate::twin::{Difference, Twin};
 
 /// A memtable has this part of the memory.
-const MEMTABLE_SHARE: u64 = 4;
-/// Bytes of memory that a put takes beside its key and value, about.
-const PUT_BYTES: u64 = 40;
+const MEMTABLE_SHARE: usize = 4;
 /// A point of the picture has so much more puts than the one before: a part of one of so many.
 const COURSE_PARTS: u64 = 64;
 /// Cells of the longest bar.
 const BAR_CELLS: u64 = 40;
 
 pub fn run(args: &Args, asked: &Simulate) -> Result<()> {
-    let put_bytes = asked.key_size.saturating_add(asked.value_size).saturating_add(PUT_BYTES);
-    let memtable_bytes = asked.memory.saturating_mul(1 << 20) / MEMTABLE_SHARE;
+    let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+    let memory_bytes = bytes(asked.memory.saturating_mul(1 << 20));
+    let limit = memory_bytes / MEMTABLE_SHARE;
+    let put_bytes = bytes(asked.key_size.saturating_add(asked.value_size));
+    let refused = |error: drumlin::Error| Failure::Usage(error.to_string());
+    let store = Options { memory_bytes, ..Options::default() };
+    store.validate().map_err(refused)?;
     let options = KeyspaceOptions {
         layout: asked.laid.layout(),
         level0_tables: asked.level0,
@@ -43,11 +48,10 @@ pub fn run(args: &Args, asked: &Simulate) -> Result<()> {
         keys: asked.keys.unwrap_or(asked.records),
         key_bytes: asked.key_size,
         value_bytes: asked.value_size,
-        memtable_puts: memtable_bytes / put_bytes,
+        memtable_puts: Workload::memtable_puts(&store, limit, put_bytes),
         order: if asked.ascending { Order::Ascending } else { Order::Random },
     };
-    let refused = |error: drumlin::Error| Failure::Usage(error.to_string());
-    let mut simulation = Simulation::new(options, workload).map_err(refused)?;
+    let mut simulation = Simulation::new(options.clone(), workload.clone()).map_err(refused)?;
     let mut out = Output::new();
     if !args.json {
         out.line(format_args!(
@@ -84,7 +88,11 @@ pub fn run(args: &Args, asked: &Simulate) -> Result<()> {
     drop(bar);
     if !args.json {
         out.line("")?;
-        drawing(&mut out, &point)?;
+        drawing(&mut out, &point.levels)?;
+    }
+    if asked.real {
+        let twin = Twin::fill(args, &options, &workload, (memory_bytes, limit), point.puts)?;
+        tell_twin(args, &mut out, &twin, &twin.difference(&point))?;
     }
     if let Some(file) = &asked.svg {
         let title =
@@ -118,9 +126,6 @@ fn row(args: &Args, out: &mut Output, point: &Point) -> Result<()> {
 }
 
 fn object(point: &Point) -> Value {
-    let levels = point.levels.iter().map(|level| {
-        json!({"level": level.number, "tables": level.tables, "bytes": level.bytes, "entries": level.entries})
-    });
     json!({
         "puts": point.puts,
         "write_amplification": point.write_amplification,
@@ -131,14 +136,38 @@ fn object(point: &Point) -> Value {
         "filter_bytes": point.filter_bytes,
         "index_bytes": point.index_bytes,
         "largest_merge_bytes": point.largest_merge,
-        "levels": levels.collect::<Value>(),
+        "levels": levels(&point.levels),
     })
 }
 
+fn levels(levels: &[Level]) -> Value {
+    let object = |level: &Level| json!({"level": level.number, "tables": level.tables, "bytes": level.bytes, "entries": level.entries});
+    levels.iter().map(object).collect()
+}
+
+/// A real store, and how it differs.
+fn tell_twin(args: &Args, out: &mut Output, twin: &Twin, differs: &Difference) -> Result<()> {
+    if args.json {
+        return out.line(json!({"real": {
+            "write_amplification": twin.write_amplification,
+            "levels": levels(&twin.levels),
+            "differs": {"written": differs.written, "bytes": differs.bytes, "shape": differs.shape},
+        }}));
+    }
+    out.line(format_args!(
+        "\nA real store, filled likewise: written {:.2} ({:+.1} %), tables {:+.1} % of bytes, of which {:.1} % lie on another level.\n",
+        twin.write_amplification,
+        differs.written * 100.0,
+        differs.bytes * 100.0,
+        differs.shape * 100.0
+    ))?;
+    drawing(out, &twin.levels)
+}
+
 /// The levels as bars.
-fn drawing(out: &mut Output, point: &Point) -> Result<()> {
-    let longest = point.levels.iter().map(|level| level.bytes).max().unwrap_or(1).max(1);
-    for level in &point.levels {
+fn drawing(out: &mut Output, levels: &[Level]) -> Result<()> {
+    let longest = levels.iter().map(|level| level.bytes).max().unwrap_or(1).max(1);
+    for level in levels {
         let cells = (level.bytes.saturating_mul(BAR_CELLS) / longest).max(1) as usize;
         let tables = format!("{} tables", count(level.tables as u64));
         out.line(format_args!(

@@ -5,7 +5,6 @@
 //! 3. With `--json`: one object a trial, then one for the choice.
 
 use std::fs;
-use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
@@ -24,17 +23,11 @@ use crate::failure::{Failure, Result};
 use crate::interrupt;
 use crate::output::{Output, count};
 use crate::progress::Watcher;
-
-/// How often a bar moves, and Ctrl-C is looked for.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+use crate::scratch;
 
 pub fn run(args: &Args, tune: &Tune) -> Result<()> {
     let wanted = wanted_by(tune)?;
-    let base = args.db_named().map_or_else(std::env::temp_dir, Into::into);
-    let made = tempfile::Builder::new().prefix("drumlin-tune-").tempdir_in(&base);
-    let scratch = made.map_err(|source| Failure::file("make a directory in", &base, source))?;
-    let path = scratch.path().to_path_buf();
-    interrupt::on_ask(move || drop(fs::remove_dir_all(&path)));
+    let scratch = scratch::directory(args.db_named(), "drumlin-tune-")?;
     let mut out = Output::new();
     let mut told = Told { args, watcher: Watcher::new(args.quiet), out: &mut out, failed: None };
     let time = Duration::from_secs_f64(tune.minutes * 60.0);
@@ -186,22 +179,7 @@ impl search::Watch for Told<'_> {
         what: &str,
         run: &mut dyn FnMut(&Progress) -> engine::Result<Outcome>,
     ) -> engine::Result<Outcome> {
-        let progress = Progress::default();
-        let watcher = self.watcher;
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                let bar = watcher.counter("operations");
-                bar.say(what.to_string());
-                while !progress.over.load(Ordering::Acquire) {
-                    bar.at(progress.done.load(Ordering::Relaxed));
-                    progress.stop.store(interrupt::asked(), Ordering::Relaxed);
-                    thread::sleep(LOOK_EVERY);
-                }
-            });
-            let outcome = run(&progress);
-            progress.over.store(true, Ordering::Release);
-            outcome
-        })
+        self.watcher.followed(what.into(), None, run)
     }
 
     fn measured(&mut self, of: &Candidate, measured: &Measured) -> engine::Result<()> {

@@ -27,6 +27,8 @@ pub(super) struct Tally {
     /// Bytes at which one is turned.
     pub limit: usize,
     pub is_logged: bool,
+    /// What is written goes to a frozen one yet, which has outgrown its limit: the log has not come to where it ends.
+    pub is_behind: bool,
     /// Somebody waits for its flush.
     pub is_asked: bool,
     /// Its flushes fail.
@@ -67,9 +69,10 @@ impl Tally {
         self.bytes + border.ahead().min(self.limit / 2) >= self.limit
     }
 
-    /// It has outgrown its limit and is not logged: that hardly moves the log, so no border comes by itself.
+    /// It has outgrown its limit and is not logged: that hardly moves the log, so no border comes by itself. Where runs rest, the
+    /// one that was turned is filled until then, too.
     fn no_border_comes(&self) -> bool {
-        !self.is_logged && self.bytes >= self.limit
+        !self.is_logged && (self.bytes >= self.limit || self.is_behind)
     }
 }
 
@@ -164,6 +167,7 @@ mod tests {
             has_runs: false,
             limit: SHARE / 2,
             is_logged: true,
+            is_behind: false,
             is_asked: false,
             fails: false,
         }
@@ -244,5 +248,14 @@ mod tests {
         let frozen = Tally { gate: Some((Lsn(900), 1)), ..tally(900, 0) };
         assert!(census(&[frozen, unlogged(SHARE / 2)]).wants_pad(Lsn(1)), "whatever else waits");
         assert!(!census(&[frozen, unlogged(SHARE / 2)]).wants_pad(Lsn(900)), "a flush comes first");
+        let behind = Tally { is_behind: true, ..unlogged(0) };
+        assert!(
+            census(&[behind]).wants_pad(Lsn(1)),
+            "a run that rests is written to until the log has passed it"
+        );
+        assert!(
+            !census(&[Tally { is_logged: true, ..behind }]).wants_pad(Lsn(1)),
+            "the log comes there by itself"
+        );
     }
 }

@@ -22,7 +22,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::budget::Account;
-use crate::env::Env;
+use crate::env::{Env, ReadMode};
 use crate::key::KeyHasher;
 use crate::memory::{MemTable, Pool, Splits};
 use crate::options::{KeyspaceOptions, Options, Parts, TwoTier};
@@ -107,13 +107,14 @@ impl Memory {
     /// For a store whose log has segments of so many bytes.
     pub fn new(env: &Env, options: &Options, segment_bytes: usize) -> Memory {
         let eighth = options.memory_bytes / 8;
+        let reads = if options.direct_reads { ReadMode::Direct } else { ReadMode::Buffered };
         Memory {
             memtables: Arc::new(Pool::new(4 * eighth)),
             memtable_share: 4 * eighth,
             retired: Mutex::default(),
             two_tier: options.two_tier,
             segment_bytes,
-            shelf: Shelf::bounded(env.fs.clone(), 3 * eighth),
+            shelf: Shelf::bounded(env.fs.clone(), reads, 3 * eighth),
             jobs: Arc::default(),
             job_share: eighth,
             lent: AtomicUsize::new(0),

@@ -253,7 +253,7 @@ fn load(env: &Env, directory: &Path, options: &Options) -> Result<Loaded> {
         Ok((identity, state, info)) => Ok((None, identity, state, info)),
         Err(Error::NotFound { .. }) if options.create_if_missing && !options.read_only => {
             let free = env.fs.free_bytes(directory)?;
-            let identity = Identity::generate(env, segment_bytes(options, free) as u64);
+            let identity = Identity::generate(env, options.segment_bytes_within(free) as u64);
             let manifest = Manifest::create(env, directory, identity)?;
             let (identity, state, info) = Manifest::load(&*env.fs, directory)?;
             Ok((Some(manifest), identity, state, info))
@@ -261,15 +261,6 @@ fn load(env: &Env, directory: &Path, options: &Options) -> Result<Loaded> {
         Err(Error::NotFound { .. }) => Err(no_store(directory)),
         Err(error) => Err(error),
     }
-}
-
-/// Small memories get small segments, since a generation is at least one segment long; and so do
-/// small devices, which must hold several besides the tables.
-fn segment_bytes(options: &Options, free: Option<u64>) -> usize {
-    let free = free.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(usize::MAX);
-    let fitting = (options.memory_bytes.min(free) / 16).max(Options::SEGMENT_BYTES_MIN);
-    let power = if fitting.is_power_of_two() { fitting } else { fitting.next_power_of_two() / 2 };
-    options.segment_bytes.min(power)
 }
 
 /// The keyspaces that the manifest names, with their tables.

@@ -109,14 +109,17 @@ impl Store {
             let now = keyspace.current.load(&guard);
             let active = now.active();
             let gate = gate(now.frozen(), strain.wanted(keyspace, now, &state));
+            let limit = self.memtable_limit(keyspace);
+            let newest = now.frozen().first().filter(|frozen| frozen.end() > self.sequencer.tail());
             Tally {
                 start: active.start,
                 bytes: active.memtable.bytes(),
                 is_empty: active.memtable.is_empty(),
                 gate: gate.map(|gate| (gate.end(), gate.memtable.bytes())),
                 has_runs: keyspace.options().memory.runs() > 1 && !now.frozen().is_empty(),
-                limit: self.memtable_limit(keyspace),
+                limit,
                 is_logged: keyspace.logged,
+                is_behind: newest.is_some_and(|frozen| frozen.memtable.bytes() >= limit),
                 is_asked: state.asked.contains_key(&keyspace.id),
                 fails: state.failures.of_flush(keyspace.id).is_some(),
             }

@@ -20,17 +20,19 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::env::MemFs;
+use crate::env::{MemFs, ReadMode};
 use crate::error::{Error, Result};
 use crate::filter;
 use crate::key::{KeyHasher, Lsn, bytewise};
 use crate::layout::{self, CompactionPlan, FilterBits, Running};
-use crate::options::KeyspaceOptions;
+use crate::options::{KeyspaceOptions, Options};
 use crate::table::{Shelf, TableHandle, TableId, TableMeta, TableOptions};
 use crate::version::Levels;
 
-/// Bytes that an entry takes in a block beside its key and value, about.
-const ENTRY_BYTES: f64 = 10.0;
+/// Bytes that an entry takes in a block beside its key and value, about: less what its key has in common with the one before.
+const ENTRY_BYTES: f64 = 5.0;
+/// Bytes that a put takes in a memtable beside its key and value, about.
+const PUT_BYTES: usize = 40;
 /// Bytes that an index entry takes beside its key, about.
 const INDEX_BYTES: f64 = 12.0;
 /// Plans after one flush, at most: a policy that goes on and on is a fault.
@@ -58,6 +60,16 @@ pub struct Workload {
     pub memtable_puts: u64,
     /// The order of keys.
     pub order: Order,
+}
+
+impl Workload {
+    /// Puts of so many bytes, key and value, that a memtable comes to whose limit is `limit` bytes. It turns at a border of the log,
+    /// before it would outgrow its limit at the next (`db::census`); in the mean it has half a segment more by then than it needs.
+    pub fn memtable_puts(options: &Options, limit: usize, put_bytes: usize) -> u64 {
+        let segment = options.segment_bytes_within(None);
+        let turned = limit - (segment + segment / 2).min(limit / 2) + segment / 2;
+        (turned.min(limit) / put_bytes.saturating_add(PUT_BYTES)).max(1) as u64
+    }
 }
 
 /// The tables of one level.
@@ -123,7 +135,7 @@ impl Simulation {
             return Err(Error::invalid("a simulated workload has keys, bytes, and memtables with puts"));
         }
         let levels = Levels::new(bytewise(), Vec::new());
-        let shelf = Shelf::bounded(MemFs::new(), 0);
+        let shelf = Shelf::bounded(MemFs::new(), ReadMode::Buffered, 0);
         Ok(Simulation {
             options: KeyspaceOptions { comparator: bytewise(), ..options },
             workload,

@@ -340,7 +340,14 @@ impl TableHandle {
         if let Some(resident) = self.resident.get() {
             return Ok(resident);
         }
-        let mut resident = Resident::load(&*self.shelf.fs, &self.path, &self.meta, &self.options, &mut Err)?;
+        let mut resident = Resident::load(
+            &*self.shelf.fs,
+            self.shelf.reads,
+            &self.path,
+            &self.meta,
+            &self.options,
+            &mut Err,
+        )?;
         let bytes = resident.parts().sum();
         resident.charge = Some(self.shelf.residents.account.charge(bytes));
         let resident = Arc::new(resident);

@@ -68,8 +68,13 @@ impl Parts {
 }
 
 /// Opens the file of the table that `meta` describes.
-fn open_file(fs: &dyn FileSystem, path: &Path, meta: &TableMeta) -> Result<Arc<dyn ReadableFile>> {
-    let file = match fs.open(path, ReadMode::Buffered) {
+fn open_file(
+    fs: &dyn FileSystem,
+    reads: ReadMode,
+    path: &Path,
+    meta: &TableMeta,
+) -> Result<Arc<dyn ReadableFile>> {
+    let file = match fs.open(path, reads) {
         // Here for all: a get, a scan, a job, `verify`. A table goes when no manifest names it.
         Err(error) if error.is_missing_file() => {
             let what = "the manifest names this table, but the file is missing";
@@ -89,12 +94,13 @@ impl Resident {
     /// `problem` lets it pass; without the properties, which say where the parts are, there is no table.
     pub(super) fn load(
         fs: &dyn FileSystem,
+        reads: ReadMode,
         path: &Path,
         meta: &TableMeta,
         options: &TableOptions,
         problem: OnProblem<'_>,
     ) -> Result<Resident> {
-        let file = open_file(fs, path, meta)?;
+        let file = open_file(fs, reads, path, meta)?;
         let tail = Tail::read(&*file, path)?;
         let footer = tail.footer(path)?;
         if footer.seed != meta.seed {

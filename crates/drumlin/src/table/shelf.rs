@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use crate::cache::BlockCache;
-use crate::env::FileSystem;
+use crate::env::{FileSystem, ReadMode};
 use crate::table::TableHandle;
 use crate::table::graveyard::Graveyard;
 use crate::table::residents::Residents;
@@ -22,6 +22,8 @@ const CACHE_SHARE_MIN: usize = 8;
 /// The common ground of a store's tables.
 pub struct Shelf {
     pub(super) fs: Arc<dyn FileSystem>,
+    /// How tables are read.
+    pub(super) reads: ReadMode,
     pub(super) cache: Arc<BlockCache>,
     pub(super) graveyard: Graveyard,
     pub(super) residents: Residents,
@@ -36,23 +38,25 @@ impl Shelf {
     #[cfg(test)]
     pub fn new(fs: Arc<dyn FileSystem>, cache: Arc<BlockCache>) -> Arc<Shelf> {
         let residents = Residents::new(Arc::default(), usize::MAX);
-        Shelf::with(fs, cache, residents, usize::MAX)
+        Shelf::with(fs, ReadMode::Buffered, cache, residents, usize::MAX)
     }
 
-    /// For tables in `fs` that take at most `bytes_max` while open, cached blocks included.
-    pub fn bounded(fs: Arc<dyn FileSystem>, bytes_max: usize) -> Arc<Shelf> {
+    /// For tables in `fs`, read as `reads` says, that take at most `bytes_max` while open, cached blocks included.
+    pub fn bounded(fs: Arc<dyn FileSystem>, reads: ReadMode, bytes_max: usize) -> Arc<Shelf> {
         let residents = Residents::new(Arc::default(), bytes_max / 4 * 3);
-        Shelf::with(fs, Arc::new(BlockCache::new(bytes_max)), residents, bytes_max)
+        Shelf::with(fs, reads, Arc::new(BlockCache::new(bytes_max)), residents, bytes_max)
     }
 
     fn with(
         fs: Arc<dyn FileSystem>,
+        reads: ReadMode,
         cache: Arc<BlockCache>,
         residents: Residents,
         bytes_max: usize,
     ) -> Arc<Shelf> {
         Arc::new(Shelf {
             fs,
+            reads,
             cache,
             graveyard: Graveyard::new(),
             residents,

@@ -153,7 +153,8 @@ fn check(
     problems: &mut Vec<Corruption>,
     on_bytes: &mut dyn FnMut(u64),
 ) -> Result<()> {
-    let resident = Resident::load(fs, path, meta, options, &mut |problem| note(problems, problem))?;
+    let resident =
+        Resident::load(fs, ReadMode::Buffered, path, meta, options, &mut |problem| note(problems, problem))?;
     let mut check = Check {
         resident: &resident,
         options,
