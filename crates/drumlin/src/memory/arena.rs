@@ -15,8 +15,8 @@
 //! 3. `bytes()` is what has been handed out, unfinished blocks counted whole; it never falls. It is charged to the
 //!    pool's account until the arena is dropped.
 //! 4. Pages of a chunk that were not handed out are not resident, whatever the allocator used them for before, but for
-//!    chunks of the pool, where they count as residue. A large chunk that is used up, or came from the pool, is the pool's
-//!    again, any other the system's.
+//!    chunks of the pool, where they count as residue. A large chunk of which half or more was used, or that came from the pool,
+//!    is the pool's again, and counts there as resident as a whole; any other is the system's.
 //!
 //! Concurrency: any thread may allocate. Each draws from the block of its shard (a padded line
 //! that is as good as its own); a shard whose block is used up draws the next from the central
@@ -368,7 +368,9 @@ impl Drop for Arena {
         for (index, chunk) in self.chunks.iter().enumerate() {
             let base = chunk.load(Ordering::Relaxed);
             if !base.is_null() {
-                let is_resident = resident & 1 << index != 0 || tail >> (FIRST_LOG2 + 1) >= 1 << index;
+                // The last one is half of the arena.
+                let is_half_used = tail >= 3 << (FIRST_LOG2 as usize + index - 1);
+                let is_resident = resident & 1 << index != 0 || is_half_used;
                 // SAFETY: installed by `install` with this layout; `&mut self` ends every use.
                 // Test: every test below, under the address sanitizer (leaks, double frees).
                 unsafe { self.let_go(base, chunk_layout(index), is_resident) };
@@ -543,7 +545,11 @@ mod tests {
         fill(&first, 5 * MIB);
         assert!(pool.spare_bytes() == 0 && pool.bytes() == first.bytes());
         drop(first);
-        assert_eq!((pool.bytes(), pool.spare_bytes()), (0, 2 * MIB), "the chunk that was used up");
+        assert_eq!(
+            (pool.bytes(), pool.spare_bytes()),
+            (0, 2 * MIB),
+            "the chunk that was used up, and no more"
+        );
         let second = Arena::with_shards(1, Arc::clone(&pool));
         fill(&second, MIB);
         assert_eq!(pool.bytes(), second.bytes(), "small ones are not the pool's");
@@ -558,6 +564,10 @@ mod tests {
         assert_eq!((pool.bytes(), pool.spare_bytes()), (third.bytes(), 0));
         drop(third);
         assert_eq!(pool.spare_bytes(), 6 * MIB);
+        let fourth = Arena::with_shards(1, Arc::clone(&pool));
+        fill(&fourth, 13 * MIB);
+        drop(fourth);
+        assert_eq!(pool.spare_bytes(), 14 * MIB, "and the one that was used for the most part");
     }
 
     /// Regression: chunks that were idle stayed beside values of their own memory, by half of the share.

@@ -23,10 +23,10 @@
 
 use std::sync::{Arc, OnceLock};
 
-use crate::budget::{Account, Charge};
-use crate::pages::{PageVec, zeroed_words};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{CachePadded, prefetch};
+
+use super::pool::{Pool, Words};
 
 /// Words of the first array.
 const FIRST: usize = if cfg!(loom) { 1 } else { 64 };
@@ -42,13 +42,12 @@ const PROBES: u32 = 5;
 const COUNTED_OF: u64 = 16;
 
 struct Array {
-    words: PageVec<AtomicU64>,
-    _charge: Charge,
+    words: Words,
 }
 
 impl Array {
-    fn new(words: usize, account: &Arc<Account>) -> Array {
-        Array { words: zeroed_words(words), _charge: account.charge(words * size_of::<AtomicU64>()) }
+    fn new(words: usize, pool: &Arc<Pool>) -> Array {
+        Array { words: Words::new(words, pool) }
     }
 
     #[inline]
@@ -63,7 +62,7 @@ pub(super) struct KeyFilter {
     arrays: [OnceLock<Array>; ARRAYS],
     /// Keys that were counted.
     added: CachePadded<AtomicU64>,
-    account: Arc<Account>,
+    pool: Arc<Pool>,
 }
 
 /// The bits of a key.
@@ -80,10 +79,10 @@ fn is_counted(hash: u64) -> bool {
 
 impl KeyFilter {
     /// Of no key.
-    pub(super) fn new(account: Arc<Account>) -> KeyFilter {
+    pub(super) fn new(pool: Arc<Pool>) -> KeyFilter {
         let arrays = [const { OnceLock::new() }; ARRAYS];
-        let _ = arrays[0].set(Array::new(FIRST, &account));
-        KeyFilter { arrays, added: CachePadded::new(AtomicU64::new(0)), account }
+        let _ = arrays[0].set(Array::new(FIRST, &pool));
+        KeyFilter { arrays, added: CachePadded::new(AtomicU64::new(0)), pool }
     }
 
     fn there(&self) -> impl Iterator<Item = &Array> {
@@ -155,7 +154,7 @@ impl KeyFilter {
     fn grow(&self, there: usize, words: usize) {
         if let Some(next) = self.arrays.get(there) {
             // Whoever comes second drops his.
-            let _ = next.set(Array::new(words, &self.account));
+            let _ = next.set(Array::new(words, &self.pool));
         }
     }
 
@@ -176,8 +175,8 @@ mod tests {
 
     #[test]
     fn what_was_added_is_known_and_few_others_are() {
-        let account = Arc::<Account>::default();
-        let filter = KeyFilter::new(Arc::clone(&account));
+        let pool = Arc::<Pool>::default();
+        let filter = KeyFilter::new(Arc::clone(&pool));
         let count = if cfg!(miri) { 3_000 } else { 300_000 };
         for n in 0..count {
             filter.add(hash(n));
@@ -189,9 +188,9 @@ mod tests {
         assert!(wrong < 0.03, "{wrong} of others are");
         let per_key = filter.bytes() as f64 / count as f64;
         assert!(per_key < 17.0, "{per_key} bytes a key");
-        assert_eq!(account.bytes(), filter.bytes());
+        assert_eq!(pool.bytes(), filter.bytes());
         drop(filter);
-        assert_eq!(account.bytes(), 0);
+        assert_eq!(pool.bytes(), 0);
     }
 
     #[test]

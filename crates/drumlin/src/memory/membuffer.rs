@@ -36,10 +36,10 @@
 
 use std::sync::{Arc, OnceLock};
 
-use crate::budget::{Account, Charge};
-use crate::pages::{PageVec, zeroed_words};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{CachePadded, prefetch};
+
+use super::pool::{Pool, Words};
 
 /// Slots of a bucket: a line.
 pub(super) const WAYS: usize = if cfg!(loom) { 2 } else { 8 };
@@ -161,24 +161,22 @@ impl Slot<'_> {
 }
 
 struct Array {
-    words: PageVec<AtomicU64>,
+    words: Words,
     /// The position of its first slot.
     first: u32,
     /// Keys that were counted.
     taken: CachePadded<AtomicU64>,
-    _charge: Charge,
     #[cfg(loom)]
     witness: AtomicU64,
 }
 
 impl Array {
-    fn new(buckets: usize, first: u32, account: &Arc<Account>) -> Array {
+    fn new(buckets: usize, first: u32, pool: &Arc<Pool>) -> Array {
         let count = buckets * WAYS;
         Array {
-            words: zeroed_words(count),
+            words: Words::new(count, pool),
             first,
             taken: CachePadded::new(AtomicU64::new(0)),
-            _charge: account.charge(count * size_of::<AtomicU64>()),
             #[cfg(loom)]
             witness: AtomicU64::new(0),
         }
@@ -217,15 +215,15 @@ pub(super) struct Membuffer {
     expected: usize,
     /// Bytes that all arrays may have.
     bytes_max: usize,
-    account: Arc<Account>,
+    pool: Arc<Pool>,
 }
 
 impl Membuffer {
     /// An empty one, which may get so many keys, and with at most `bytes_max` bytes, a few buckets apart.
-    pub(super) fn new(expected: usize, bytes_max: usize, account: Arc<Account>) -> Membuffer {
+    pub(super) fn new(expected: usize, bytes_max: usize, pool: Arc<Pool>) -> Membuffer {
         let arrays = [const { OnceLock::new() }; ARRAYS];
-        let _ = arrays[0].set(Array::new(FIRST, 0, &account));
-        Membuffer { arrays, expected, bytes_max, account }
+        let _ = arrays[0].set(Array::new(FIRST, 0, &pool));
+        Membuffer { arrays, expected, bytes_max, pool }
     }
 
     #[inline]
@@ -305,7 +303,7 @@ impl Membuffer {
             (there, slots) = (there + 1, slots + last);
         }
         // Of what memory has left a half: it is taken at once, by two at once even, and writers are not stopped for it.
-        let left = self.account.room() / 2 / size_of::<AtomicU64>();
+        let left = self.pool.account().room() / 2 / size_of::<AtomicU64>();
         let room = (self.bytes_max / size_of::<AtomicU64>()).saturating_sub(slots).min(left);
         let wanted = match there {
             1 => last * SECOND,
@@ -320,7 +318,7 @@ impl Membuffer {
         }
         if let Some(array) = self.arrays.get(there) {
             // Whoever comes second drops his.
-            let _ = array.set(Array::new(next / WAYS, slots as u32, &self.account));
+            let _ = array.set(Array::new(next / WAYS, slots as u32, &self.pool));
         }
     }
 

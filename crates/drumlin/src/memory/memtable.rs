@@ -88,7 +88,7 @@ impl MemTable {
             list: SkipList::new(comparator, Arc::clone(&pool)),
             tier: None,
             ranges: TombstoneSet::new(Arc::clone(pool.account())),
-            filter: KeyFilter::new(Arc::clone(pool.account())),
+            filter: KeyFilter::new(Arc::clone(&pool)),
             hasher,
             pool,
         }
@@ -99,7 +99,7 @@ impl MemTable {
     pub fn with_hash_tier(mut self, keys: usize, bytes_max: usize, splits: Arc<Splits>) -> MemTable {
         let shards = self.list.nodes.arena.shard_count();
         let splits = if self.list.is_bytewise() { splits } else { Arc::default() };
-        self.tier = Some(TwoTier::new(keys, bytes_max, splits, shards, self.pool.account()));
+        self.tier = Some(TwoTier::new(keys, bytes_max, splits, shards, &self.pool));
         self
     }
 

@@ -1,28 +1,33 @@
-//! What the memtables of a store share: the account that they are charged to, and the chunks of those that are gone.
+//! What the memtables of a store share: the account that they are charged to, and the memory of those that are gone.
 //!
-//! Place: `db::memory` owns one; every `Arena` takes its large chunks from it and gives them back to it. It takes memory from
-//! `pages`.
+//! Place: `db::memory` owns one; every `Arena` takes its large chunks from it and gives them back to it, and hashes and filters
+//! their [`Words`]. It takes memory from `pages`.
 //!
-//! A page that comes from the system is cleared first, which is a seventh of what a put costs; a chunk whose pages were
-//! written before is ready. So the chunks that a memtable used up wait here for the next one, which asks for the same sizes.
+//! A page that comes from the system is cleared first, which is a seventh of what a put costs, and on a virtual machine whose
+//! host has to find the page it stops a put for milliseconds; memory that was written before is ready. So what a memtable used
+//! up waits here for the next one, which asks for the same sizes. Words are 0 again by then: whoever frees them sees to it, in
+//! the background.
 //!
 //! Invariants:
-//! 1. A chunk is here or in one arena. Here it is resident as a whole, and so it is where it came from here.
-//! 2. `idle` is the bytes of the chunks here; `residue` those of chunks that came from here and were not handed out yet.
-//! 3. Chunks are kept only while everything that memtables hold, with `idle` and `residue`, is within their share, and `idle`
+//! 1. A chunk is here or in one arena. Here it is resident, half of it at least, and counts as a whole, and so it is where it came
+//!    from here. So it is with words.
+//! 2. `idle` is the bytes of what is here; `residue` those of chunks that came from here and were not handed out yet.
+//! 3. Memory is kept only while everything that memtables hold, with `idle` and `residue`, is within their share, and `idle`
 //!    within half of it, and taken up to three quarters of it; beyond that they go back to the system.
 //!
-//! Concurrency: sums are Relaxed, as in `budget`; chunks are under a lock that is held for a push or a pop, asked for once per
-//! chunk of 2 MiB or more.
+//! Concurrency: sums are Relaxed, as in `budget`; what is here is under locks that are held for a push or a pop, asked for once
+//! per chunk of 2 MiB or more, and for as many words.
 //! Tests: below, `arena`, tests/memory.rs.
 #![allow(unsafe_code)]
 
 use std::alloc::Layout;
+use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::budget::Account;
-use crate::pages;
+use crate::budget::{Account, Charge};
+use crate::pages::{self, PageVec, Pages, zeroed_words};
 use crate::sync::Mutex;
+use crate::sync::atomic::AtomicU64;
 
 /// Of the share, in percent: beyond it a chunk that is resident as a whole would make writers wait early.
 const TAKEN_UNTIL_PERCENT: usize = 75;
@@ -37,6 +42,39 @@ pub struct Pool {
     idle: Account,
     residue: Account,
     chunks: Mutex<Vec<Chunk>>,
+    words: Mutex<Vec<PageVec<AtomicU64>>>,
+}
+
+/// Words that began as 0, charged to the account of a pool, to which they go back.
+pub(super) struct Words {
+    words: PageVec<AtomicU64>,
+    charge: Option<Charge>,
+    pool: Arc<Pool>,
+}
+
+impl Words {
+    /// So many.
+    pub(super) fn new(count: usize, pool: &Arc<Pool>) -> Words {
+        let charge = Some(pool.account.charge(count * size_of::<AtomicU64>()));
+        Words { words: pool.take_words(count), charge, pool: Arc::clone(pool) }
+    }
+}
+
+impl Deref for Words {
+    type Target = [AtomicU64];
+
+    #[inline]
+    fn deref(&self) -> &[AtomicU64] {
+        &self.words
+    }
+}
+
+impl Drop for Words {
+    fn drop(&mut self) {
+        // No more in use, before it is idle.
+        self.charge = None;
+        self.pool.keep_words(std::mem::replace(&mut self.words, PageVec::new_in(Pages)));
+    }
 }
 
 /// A chunk of nobody.
@@ -54,6 +92,15 @@ impl Drop for Chunk {
         // Test: what_was_given_back_is_taken_again, under the address sanitizer.
         unsafe { pages::give_back(self.base, self.layout) };
     }
+}
+
+/// Fewer words come from the system faster than from here.
+fn is_kept(count: usize) -> bool {
+    bytes_of(count) >= pages::HUGE_PAGE_BYTES
+}
+
+fn bytes_of(count: usize) -> usize {
+    count * size_of::<AtomicU64>()
 }
 
 impl Pool {
@@ -100,17 +147,54 @@ impl Pool {
         Some(chunks.swap_remove(at))
     }
 
+    /// So many words that are 0: some that were given back, if there are such, else fresh ones.
+    fn take_words(&self, count: usize) -> PageVec<AtomicU64> {
+        let kept = || {
+            let mut words = self.words.lock();
+            let at = words.iter().position(|words| words.len() == count)?;
+            self.idle.give_back(bytes_of(count));
+            Some(words.swap_remove(at))
+        };
+        let kept = if self.idle.bytes() > 0 && is_kept(count) { kept() } else { None };
+        kept.unwrap_or_else(|| zeroed_words(count))
+    }
+
+    /// Takes words back, for another to take if there is room, else for the system.
+    fn keep_words(&self, words: PageVec<AtomicU64>) {
+        let bytes = bytes_of(words.len());
+        if !is_kept(words.len()) || !self.has_room_for(bytes) {
+            return;
+        }
+        // Loom's words are never so many.
+        #[cfg(not(loom))]
+        {
+            let mut words = words;
+            words.iter_mut().for_each(|word| *word.get_mut() = 0);
+            let mut kept = self.words.lock();
+            self.idle.add(bytes);
+            kept.push(words);
+        }
+    }
+
+    /// True if so many bytes more may be idle.
+    fn has_room_for(&self, bytes: usize) -> bool {
+        let idle = self.idle.bytes() + bytes;
+        idle <= self.share / 2 && self.bytes() + idle <= self.share
+    }
+
     /// So many bytes of a chunk that was taken used are no residue any more: they are handed out, or it is given back.
     pub(super) fn settle(&self, bytes: usize) {
         self.residue.give_back(bytes);
     }
 
-    /// More was charged to the account: chunks that are idle go where they are too many.
+    /// More was charged to the account: what is idle goes where it is too much.
     #[inline]
     pub(super) fn make_room(&self) {
         while self.idle.bytes() > 0 && self.bytes() + self.idle.bytes() > self.share {
-            let Some(chunk) = self.chunks.lock().pop() else { return };
-            self.idle.give_back(chunk.layout.size());
+            let chunk = self.chunks.lock().pop().map(|chunk| chunk.layout.size());
+            let freed = chunk.or_else(|| self.words.lock().pop().map(|words| bytes_of(words.len())));
+            let Some(freed) = freed else { return };
+            self.idle.give_back(freed);
         }
     }
 
@@ -121,8 +205,7 @@ impl Pool {
     /// charged for it given back.
     pub(super) unsafe fn give_back(&self, base: *mut u8, layout: Layout, is_resident: bool) {
         let chunk = Chunk { base, layout };
-        let idle = self.idle.bytes() + layout.size();
-        if is_resident && idle <= self.share / 2 && self.bytes() + idle <= self.share {
+        if is_resident && self.has_room_for(layout.size()) {
             let mut chunks = self.chunks.lock();
             self.idle.add(layout.size());
             chunks.push(chunk);
@@ -162,6 +245,32 @@ mod tests {
             pool.give_back(other, layout(4), false);
         }
         assert_eq!(pool.spare_bytes(), 2 << 20, "what is not resident goes to the system");
+    }
+
+    #[test]
+    fn words_that_come_back_are_zero_and_are_counted() {
+        use crate::sync::atomic::Ordering::Relaxed;
+        const COUNT: usize = pages::HUGE_PAGE_BYTES / 8;
+        let pool = Arc::new(Pool::new(8 << 20));
+        let words = Words::new(COUNT, &pool);
+        assert_eq!((pool.bytes(), pool.spare_bytes()), (2 << 20, 0));
+        words.iter().for_each(|word| word.store(7, Relaxed));
+        let place = words.as_ptr();
+        drop(words);
+        assert_eq!((pool.bytes(), pool.spare_bytes()), (0, 2 << 20));
+        drop(Words::new(COUNT / 2, &pool));
+        assert_eq!(pool.spare_bytes(), 2 << 20, "few are not kept");
+        let again = Words::new(COUNT, &pool);
+        assert_eq!((again.as_ptr(), pool.bytes(), pool.spare_bytes()), (place, 2 << 20, 0));
+        assert!(again.iter().all(|word| word.load(Relaxed) == 0));
+        let others = [Words::new(COUNT, &pool), Words::new(COUNT, &pool)];
+        drop(again);
+        drop(others);
+        assert_eq!(pool.spare_bytes(), 4 << 20, "half of the share");
+        let charge = pool.account().charge(5 << 20);
+        pool.make_room();
+        assert_eq!(pool.spare_bytes(), 2 << 20);
+        drop(charge);
     }
 
     #[test]

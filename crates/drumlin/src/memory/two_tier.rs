@@ -52,6 +52,7 @@ use super::membuffer::{Membuffer, State, Word};
 use super::node::Node;
 use super::notes::{Note, Notes};
 use super::payoff::{Moved, Payoff};
+use super::pool::Pool;
 use super::skiplist::{Near, SkipList};
 use super::splits::Splits;
 
@@ -125,10 +126,11 @@ impl TwoTier {
         bytes_max: usize,
         splits: Arc<Splits>,
         shards: usize,
-        account: &Arc<Account>,
+        pool: &Arc<Pool>,
     ) -> TwoTier {
+        let account = pool.account();
         TwoTier {
-            buffer: Membuffer::new(keys, bytes_max, Arc::clone(account)),
+            buffer: Membuffer::new(keys, bytes_max, Arc::clone(pool)),
             backlog: Backlog::new(splits, shards, Arc::clone(account)),
             near: true,
             drain: CachePadded::new(AtomicU32::new(NOT_WORTH)),
