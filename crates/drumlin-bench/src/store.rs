@@ -152,6 +152,11 @@ impl Store {
         self.db.stats()
     }
 
+    /// Writes what is in memory into tables.
+    pub fn flush(&self) -> Result<()> {
+        Ok(self.db.flush()?)
+    }
+
     /// Its tables, level by level.
     pub fn levels(&self) -> Result<Vec<LevelInfo>> {
         Ok(self.keyspace.levels()?)

@@ -150,7 +150,7 @@ is filled by as many puts, in --db or where the system keeps temporary files, an
 
 With --json, a line for each row: {\"puts\",\"write_amplification\",\"space_amplification\",\"runs\",\"reads_per_get\",\
 \"reads_per_miss\",\"filter_bytes\",\"index_bytes\",\"largest_merge_bytes\",\"levels\":[{\"level\",\"tables\",\"bytes\",\
-\"entries\"},...]}; with --real then {\"real\":{\"write_amplification\",\"levels\":[...],\"differs\":{\"written\",\"bytes\",\"shape\"}}}.";
+\"entries\"},...]}; with --real then {\"real\":{\"write_amplification\",\"table_bytes\",\"levels\":[...],\"differs\":{\"written\",\"bytes\",\"shape\"}}}.";
 
 pub const SHAPE: &str = "\
 Examples:

@@ -2,15 +2,18 @@
 //!
 //! Place: `simulate --real`.
 //!
-//! 1. Nothing is owed, and nothing is left in memory, when it is looked at: so it is of a simulation.
+//! 1. Before more is put than a memtable holds, nothing is owed: so it is of a simulation. What is left in memory at the end is
+//!    written, too.
 //! 2. Values do not compress, and blocks are not compressed: bytes are those that were asked for.
 
-use std::thread;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::{fs, thread};
 
-use drumlin::simulation::{Level, Order, Point, Workload};
+use drumlin::simulation::{Level, Order, Simulation, Workload};
 use drumlin::{Compression, KeyspaceOptions};
 use drumlin_bench::drive::{self, Plan, Progress};
-use drumlin_bench::engine;
+use drumlin_bench::engine::{self, Engine};
 use drumlin_bench::store::{Settings, Store};
 use drumlin_bench::workload;
 
@@ -23,12 +26,39 @@ use crate::scratch;
 /// Seed of the keys.
 const SEED: u64 = 42;
 
-/// How it stands.
+/// Bytes of tables by tier, over the second half of all puts, in the mean: merges take much at once, so that a moment says little.
+#[derive(Default)]
+pub struct Course {
+    bytes: BTreeMap<usize, f64>,
+    points: u32,
+}
+
+impl Course {
+    /// Adds a moment: tiers, of which some may be the same, with their bytes.
+    pub fn add(&mut self, tiers: impl Iterator<Item = (usize, u64)>) {
+        self.points += 1;
+        tiers.for_each(|(tier, bytes)| *self.bytes.entry(tier).or_default() += bytes as f64);
+    }
+
+    /// Bytes of all tiers.
+    pub fn bytes(&self) -> f64 {
+        self.bytes.values().sum::<f64>() / f64::from(self.points.max(1))
+    }
+
+    /// Of all bytes, those of one tier.
+    fn part(&self, tier: usize) -> f64 {
+        self.bytes.get(&tier).copied().unwrap_or(0.0) / self.bytes.values().sum::<f64>().max(1.0)
+    }
+}
+
+/// How it was.
 pub struct Twin {
     /// Bytes of tables written for each byte of keys and values that was put.
     pub write_amplification: f64,
-    /// Its levels that have tables.
+    /// Its levels that have tables, at the end.
     pub levels: Vec<Level>,
+    /// How they were.
+    pub course: Course,
 }
 
 /// Part of what was simulated by which the twin differs from it.
@@ -37,16 +67,16 @@ pub struct Difference {
     pub written: f64,
     /// Of the bytes that tables have.
     pub bytes: f64,
-    /// Bytes that are on another level than they should, of all.
+    /// Bytes that are of another tier than they should be, of all.
     pub shape: f64,
 }
 
 impl Twin {
-    /// Fills a store of so much memory, and of memtables of so much, with `puts` of the workload, and looks at it.
+    /// Fills a store of so much memory, and of memtables of so much, with `puts` of the simulation's workload, and looks at it.
     pub fn fill(
         args: &Args,
-        options: &KeyspaceOptions,
-        workload: &Workload,
+        simulation: &Simulation,
+        (options, workload): (&KeyspaceOptions, &Workload),
         (memory_bytes, memtable_bytes): (usize, usize),
         puts: u64,
     ) -> Result<Twin> {
@@ -64,18 +94,20 @@ impl Twin {
             block_bytes: options.block_bytes,
             filter_bits: options.filter_bits_per_key,
             compression: Compression::None,
-            flushed: true,
             ..Settings::default()
         };
-        let (fill, threads) = match workload.order {
-            Order::Random => ("fillrandom", thread::available_parallelism().map_or(1, |n| n.get() as u64)),
-            // Several would put several sequences.
-            Order::Ascending => ("fillseq", 1),
+        let (fill, threads, together) = match workload.order {
+            Order::Random => {
+                let threads = thread::available_parallelism().map_or(1, |threads| threads.get() as u64);
+                ("fillrandom", threads, workload.memtable_puts)
+            }
+            // Several would put several sequences, and so would several times.
+            Order::Ascending => ("fillseq", 1, puts),
         };
         let plan = Plan {
             keys: workload.keys,
             span: None,
-            operations: puts,
+            operations: together,
             at_most: None,
             threads,
             rate: None,
@@ -88,58 +120,72 @@ impl Twin {
             block_keys: 1,
             seed: SEED,
         };
-        let filled = filled(args, &settings, fill, &plan, &directory.path().join("store"));
+        let watcher = Watcher::new(args.quiet);
+        let filled = watcher.followed("a real store".into(), Some(puts), |progress| {
+            let store = directory.path().join("store");
+            filled(&settings, fill, &plan, puts, &store, &|level| simulation.tier_of(level), progress)
+        });
         interrupt::check()?;
         filled.map_err(Failure::of_engine)
     }
 
     /// How far it is from what was simulated.
-    pub fn difference(&self, simulated: &Point) -> Difference {
-        let of = |levels: &[Level], number: usize| {
-            levels.iter().find(|level| level.number == number).map_or(0, |level| level.bytes)
-        };
-        let sum = |levels: &[Level]| levels.iter().map(|level| level.bytes).sum::<u64>().max(1) as f64;
-        let numbers = simulated.levels.iter().chain(&self.levels).map(|level| level.number).max();
-        let moved: u64 = (0..=numbers.unwrap_or(0))
-            .map(|number| of(&self.levels, number).abs_diff(of(&simulated.levels, number)))
-            .sum();
+    pub fn difference(&self, written: f64, simulated: &Course) -> Difference {
+        let tiers: BTreeSet<usize> =
+            self.course.bytes.keys().chain(simulated.bytes.keys()).copied().collect();
+        let moved = tiers.iter().map(|tier| (self.course.part(*tier) - simulated.part(*tier)).abs());
         Difference {
-            written: self.write_amplification / simulated.write_amplification - 1.0,
-            bytes: sum(&self.levels) / sum(&simulated.levels) - 1.0,
-            // What is on one level too much is missing on another.
-            shape: moved as f64 / 2.0 / sum(&simulated.levels),
+            written: self.write_amplification / written - 1.0,
+            bytes: self.course.bytes() / simulated.bytes() - 1.0,
+            // What is of one tier too much is missing of another.
+            shape: moved.sum::<f64>() / 2.0,
         }
     }
 }
 
+/// Fills a store by as many puts as the plan has at a time, until there are `puts`; before the next nothing is owed.
 fn filled(
-    args: &Args,
     settings: &Settings,
     fill: &str,
     plan: &Plan,
-    directory: &std::path::Path,
+    puts: u64,
+    directory: &Path,
+    tier_of: &dyn Fn(usize) -> usize,
+    progress: &Progress,
 ) -> engine::Result<Twin> {
-    std::fs::create_dir_all(directory)?;
+    fs::create_dir_all(directory)?;
     let store = Store::open(directory, settings)?;
     let workload = workload::Workload::named(fill).ok_or("there is no such workload")?;
-    let measured = Watcher::new(args.quiet).followed(
-        "a real store".into(),
-        Some(plan.operations),
-        |progress: &Progress| drive::drive(&store, workload, plan, progress),
-    )?;
+    let (mut done, mut user_bytes, mut course) = (0, 0, Course::default());
+    while done < puts {
+        interrupt::check().map_err(|_| "it was stopped")?;
+        let plan = Plan { operations: plan.operations.min(puts - done), seed: SEED + done, ..plan.clone() };
+        let measured = drive::drive(&store, workload, &plan, progress)?;
+        done += plan.operations;
+        user_bytes += measured.user_bytes;
+        if done * 2 >= puts {
+            course.add(levels(&store)?.iter().map(|level| (tier_of(level.number), level.bytes)));
+        }
+    }
+    store.flush()?;
+    store.settle()?;
+    let traffic = store.traffic().unwrap_or_default();
+    let levels = levels(&store)?;
+    store.close()?;
+    let written = (traffic.written - traffic.logged) as f64;
+    Ok(Twin { write_amplification: written / (user_bytes as f64).max(1.0), levels, course })
+}
+
+fn levels(store: &Store) -> engine::Result<Vec<Level>> {
     let levels = store.levels()?.into_iter().enumerate().filter(|(_, level)| !level.tables.is_empty());
-    let levels = levels
+    Ok(levels
         .map(|(number, level)| Level {
             number,
             tables: level.tables.len(),
             bytes: level.tables.iter().map(|table| table.file_bytes).sum(),
             entries: level.tables.iter().map(|table| table.entries).sum(),
         })
-        .collect();
-    let traffic = measured.traffic.unwrap_or_default();
-    store.close()?;
-    let written = (traffic.written - traffic.logged) as f64;
-    Ok(Twin { write_amplification: written / (measured.user_bytes as f64).max(1.0), levels })
+        .collect())
 }
 
 #[cfg(test)]
@@ -147,22 +193,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_lies_on_another_level_is_counted_once() {
-        let level = |number, bytes| Level { number, tables: 1, bytes, entries: 1 };
-        let simulated = Point {
-            puts: 1,
-            write_amplification: 2.0,
-            space_amplification: 1.0,
-            runs: 2,
-            reads_per_get: 1.0,
-            reads_per_miss: 0.0,
-            filter_bytes: 0,
-            index_bytes: 0,
-            largest_merge: 0,
-            levels: vec![level(1, 40), level(2, 60)],
+    fn what_is_of_another_tier_is_counted_once() {
+        let course = |moments: &[[(usize, u64); 2]]| {
+            let mut course = Course::default();
+            moments.iter().for_each(|tiers| course.add(tiers.iter().copied()));
+            course
         };
-        let twin = Twin { write_amplification: 2.2, levels: vec![level(0, 10), level(1, 30), level(2, 60)] };
-        let Difference { written, bytes, shape } = twin.difference(&simulated);
-        assert!((written - 0.1).abs() < 1e-9 && bytes == 0.0 && (shape - 0.1).abs() < 1e-9);
+        let simulated = course(&[[(1, 30), (2, 70)], [(1, 50), (2, 50)]]);
+        assert!((simulated.bytes() - 100.0).abs() < 1e-9);
+        let twin = Twin {
+            write_amplification: 2.2,
+            levels: Vec::new(),
+            course: course(&[[(0, 11), (1, 33)], [(2, 33), (2, 33)]]),
+        };
+        let Difference { written, bytes, shape } = twin.difference(2.0, &simulated);
+        assert!((written - 0.1).abs() < 1e-9 && (bytes + 0.45).abs() < 1e-9 && (shape - 0.1).abs() < 1e-9);
     }
 }

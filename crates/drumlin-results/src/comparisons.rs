@@ -16,8 +16,8 @@ pub const OF_BEST: &str = "operations a second of the best of a grid";
 pub const WRITTEN: &str = "write amplification";
 /// Bytes of tables.
 pub const BYTES: &str = "bytes of tables";
-/// Bytes on their level.
-pub const SHAPE: &str = "bytes that lie on the level foretold";
+/// Bytes of their tier.
+pub const SHAPE: &str = "bytes that are of the tier foretold";
 
 /// A figure that was foretold, and what it was.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,9 +53,8 @@ pub fn of(kept: &Kept) -> Vec<Comparison> {
         let differs = |name: &str| line["real"]["differs"][name].as_f64();
         if let Some(written) = line["real"]["write_amplification"].as_f64() {
             add(WRITTEN, "", differs("written").map(|more| (written / (1.0 + more), written)));
-            let bytes = line["real"]["levels"].as_array().into_iter().flatten();
-            let bytes: f64 = bytes.filter_map(|level| level["bytes"].as_f64()).sum();
-            add(BYTES, "", differs("bytes").map(|more| (bytes / (1.0 + more), bytes)));
+            let bytes = line["real"]["table_bytes"].as_f64();
+            add(BYTES, "", bytes.zip(differs("bytes")).map(|(bytes, more)| (bytes / (1.0 + more), bytes)));
             add(SHAPE, "", differs("shape").map(|elsewhere| (1.0, 1.0 - elsewhere)));
         }
         let chosen = &line["choice"];
@@ -91,7 +90,7 @@ mod tests {
     fn figures_are_found_in_what_the_commands_say() {
         let lines = vec![
             json!({"run": 0, "puts": 1}),
-            json!({"run": 0, "real": {"write_amplification": 4.4, "levels": [{"bytes": 60}, {"bytes": 48}],
+            json!({"run": 0, "real": {"write_amplification": 4.4, "table_bytes": 108.0,
                    "differs": {"written": 0.1, "bytes": 0.08, "shape": 0.05}}}),
             json!({"run": 1, "choice": {"candidate": "a", "measured": {"predicted_rate": 100.0, "rate": 80.0}}}),
             json!({"run": 1, "grid": [{"candidate": "b", "rate": 100.0}, {"candidate": "a", "rate": 90.0}], "choice_of_best": 0.9}),

@@ -93,6 +93,11 @@ pub fn pressure_of(levels: &Levels, options: &KeyspaceOptions, level: usize) -> 
     }
 }
 
+/// The tier that a level is of, counted from 0: in the leveled layout each is one.
+pub fn tier_of(options: &KeyspaceOptions, level: usize) -> usize {
+    Tiers::of(options).map_or(level, |tiers| tiers.of_level(level))
+}
+
 /// Bytes that compactions must still write before the layout is in shape, about. 0 if none is due.
 pub fn debt_bytes(levels: &Levels, options: &KeyspaceOptions) -> u64 {
     match Tiers::of(options) {

@@ -92,6 +92,13 @@ impl Tiers {
         let end = if tier == self.count() { self.end() } else { start + 2 * self.runs };
         start..end
     }
+
+    /// The tier that a level is of: level 0 and the last run are one each.
+    pub fn of_level(self, level: usize) -> usize {
+        (1..=self.count())
+            .find(|tier| level < self.levels(*tier).end)
+            .map_or(self.count() + 1, |tier| tier * level.min(1))
+    }
 }
 
 /// Something that is due.

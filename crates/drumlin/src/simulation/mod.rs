@@ -178,6 +178,12 @@ impl Simulation {
         Err(Error::invalid("the layout never comes to rest"))
     }
 
+    /// The tier that a level is of, counted from 0, in whose levels tables come to lie as room is: in the leveled layout each is
+    /// one.
+    pub fn tier_of(&self, level: usize) -> usize {
+        layout::tier_of(&self.options, level)
+    }
+
     /// How things stand. O(tables log tables).
     pub fn point(&self) -> Point {
         self.point_of(&self.options)
@@ -422,6 +428,20 @@ mod tests {
         let once = simulated(Layout::Leveled, u64::MAX >> 12, 3_000_000, Order::Random);
         let entries: u64 = once.levels.iter().map(|level| level.entries).sum();
         assert!((2_990_000..=3_010_000).contains(&entries), "{once:?}");
+    }
+
+    #[test]
+    fn every_level_is_of_one_tier() {
+        let tiers = |layout| {
+            let workload =
+                Workload { keys: 1, key_bytes: 1, value_bytes: 1, memtable_puts: 1, order: Order::Random };
+            let options = KeyspaceOptions { layout, ..KeyspaceOptions::default() };
+            let simulation = Simulation::new(options, workload).expect("it can be");
+            [0, 1, 2, 16, 17, 32, 33, 62, 63].map(|level| simulation.tier_of(level))
+        };
+        assert_eq!(tiers(Layout::Leveled), [0, 1, 2, 16, 17, 32, 33, 62, 63]);
+        assert_eq!(tiers(Layout::TIERED), [0, 1, 1, 1, 2, 2, 3, 3, 3]);
+        assert_eq!(tiers(Layout::LAZY_LEVELED), [0, 1, 1, 1, 2, 2, 3, 3, 4]);
     }
 
     #[test]
