@@ -307,6 +307,7 @@ Examples:
   drumlin paper flodb --figure list
   drumlin paper flodb --figure 15,17 --seconds 10 --rounds 3
   drumlin paper clsm --figure 9 --scale 0.01 --out clsm
+  drumlin paper slsm --figure 3.4,3.9.1
 
 Each figure is measured, printed as a table, drawn, and beside each thing that the paper says of it stands whether it holds \
 here: holds, fails, or not judged, if it takes other engines (--peers), more processors, or more than one place across. \

@@ -66,6 +66,13 @@ const TOUCHED_MAX: u64 = 4096;
 const RECORDS_PER_MIB: u64 = 2048;
 /// One thread, and two.
 const THREADS: &[&str] = &["--threads 1", "--threads 2"];
+/// Scans of two lengths, by one thread and by two.
+const SCANS: &[&str] = &[
+    "--threads 1 --seek-nexts 10",
+    "--threads 1 --seek-nexts 20",
+    "--threads 2 --seek-nexts 10",
+    "--threads 2 --seek-nexts 20",
+];
 /// The layouts.
 const LAYOUTS: &[&str] = &["--layout leveled", "--layout tiered", "--layout lazy-leveled"];
 const ROCKSDB: &str = "RocksDB";
@@ -192,12 +199,7 @@ pub const MEASUREMENTS: &[Measurement] = &[
         with: "--component sorted \
                --grid --engines drumlin,rocksdb,leveldb,lmdb --num 1000000 --grid-num 200000 --reads 300000 --memory \
                512 --warm --benchmarks seekrandom",
-        runs: &[
-            "--threads 1 --seek-nexts 10",
-            "--threads 1 --seek-nexts 20",
-            "--threads 2 --seek-nexts 10",
-            "--threads 2 --seek-nexts 20",
-        ],
+        runs: SCANS,
         rounds: 5,
         drawn: Bars,
         goals: &[Goal::Times { workload: "seekrandom", engine: LEVELDB, least: 1.0 }],
@@ -494,12 +496,7 @@ pub const MEASUREMENTS: &[Measurement] = &[
         with: "--layout lazy-leveled \
                --grid --engines drumlin,leveldb --num 1000000 --grid-num 200000 --reads 300000 --memory \
                512 --memtable 8 --warm --benchmarks seekrandom",
-        runs: &[
-            "--threads 1 --seek-nexts 10",
-            "--threads 1 --seek-nexts 20",
-            "--threads 2 --seek-nexts 10",
-            "--threads 2 --seek-nexts 20",
-        ],
+        runs: SCANS,
         rounds: 5,
         drawn: Bars,
         goals: &[Goal::Times { workload: "seekrandom", engine: LEVELDB, least: 1.0 }],
@@ -512,12 +509,7 @@ pub const MEASUREMENTS: &[Measurement] = &[
         with: "--layout lazy-leveled --compact \
                --grid --engines drumlin,lmdb --num 1000000 --grid-num 200000 --reads 300000 --memory \
                512 --memtable 8 --warm --benchmarks seekrandom",
-        runs: &[
-            "--threads 1 --seek-nexts 10",
-            "--threads 1 --seek-nexts 20",
-            "--threads 2 --seek-nexts 10",
-            "--threads 2 --seek-nexts 20",
-        ],
+        runs: SCANS,
         rounds: 5,
         drawn: Bars,
         goals: &[Goal::Times { workload: "seekrandom", engine: LMDB, least: 0.6 }],
