@@ -55,8 +55,10 @@ pub(super) struct Words {
 impl Words {
     /// So many.
     pub(super) fn new(count: usize, pool: &Arc<Pool>) -> Words {
-        let charge = Some(pool.account.charge(count * size_of::<AtomicU64>()));
-        Words { words: pool.take_words(count), charge, pool: Arc::clone(pool) }
+        let words = pool.take_words(count);
+        let charge = Some(pool.account.charge(bytes_of(count)));
+        pool.make_room();
+        Words { words, charge, pool: Arc::clone(pool) }
     }
 }
 
