@@ -7,7 +7,7 @@
 //! read in vain, and as n / f entries where it lies. How large a part is is told by the tables' entries.
 //! Tables keep what they got: the next job that writes them goes by the runs of its time.
 //!
-//! Complexity: O(tables log tables). Concurrency: a value. Tests: tests/filters.rs. Origin: see `filter::allocate`.
+//! Complexity: O(tables log tables). Concurrency: a value. Tests: here, tests/filters.rs. Origin: see `filter::allocate`.
 
 use std::collections::HashSet;
 
@@ -130,5 +130,31 @@ impl FilterBits {
     pub fn at(&self, level: u32) -> f64 {
         let last = self.by_level.len() - 1;
         self.by_level[last.min(level as usize)]
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::layout::lists::Sim;
+
+    /// How many bits a key of level 1 gets more than one of level 2, which has two hundred keys.
+    fn more_bits(level1: impl Iterator<Item = u64>) -> f64 {
+        let mut sim = Sim::new(20, 100, 10);
+        sim.options.filter_allocation = FilterAllocation::BySize;
+        sim.place(1, &level1.collect::<Vec<u64>>());
+        for first in (0..200).step_by(20) {
+            sim.place(2, &(first..first + 20).collect::<Vec<u64>>());
+        }
+        let bits = FilterBits::of(&sim.levels, &sim.options);
+        bits.at(1) - bits.at(2)
+    }
+
+    #[test]
+    fn a_run_with_gaps_is_as_small_as_it_is_dense() {
+        let over_all = more_bits((0..20).map(|n| n * 10));
+        assert!(over_all > 4.0, "a tenth over all keys: {over_all}");
+        let over_few = more_bits(0..20);
+        assert!((0.0..2.0).contains(&over_few), "a tenth over a tenth of them: {over_few}");
     }
 }
