@@ -245,7 +245,7 @@ pub struct Bench {
     /// Read tables past the system's page cache
     #[arg(long, alias = "use_direct_reads")]
     pub direct_reads: bool,
-    /// Merge all into one run before a write figure's time ends
+    /// Merge all into one run before a write figure's time ends, and before reads are measured
     #[arg(long)]
     pub compact: bool,
     /// Threads for flushes and merges
@@ -277,7 +277,7 @@ pub struct Bench {
     /// Measure the machine's limits too, and set the figures beside them
     #[arg(long)]
     pub limits: bool,
-    /// Where any key might be next, all alike, take the first so many only
+    /// Draw keys of the first so many records only, where all are drawn alike
     #[arg(long, value_name = "N")]
     pub span: Option<u64>,
     /// Seed of all random numbers
@@ -332,7 +332,8 @@ impl Bench {
         count("block-size", self.block_size as u64, 1 << 30)?;
         within("rate", self.rate.unwrap_or(1.0), 1e-3, 1e9)?;
         within("duration", self.duration.unwrap_or(1.0), 1e-3, 1e9)?;
-        within("compression-ratio", self.compression_ratio, 0.0, 1.0)
+        within("compression-ratio", self.compression_ratio, 0.0, 1.0)?;
+        self.settings().keyspace_options().validate().map_err(|error| error.to_string())
     }
 
     /// What `workload` is to do.

@@ -98,6 +98,25 @@ pub struct Progress {
     pub stop: AtomicBool,
 }
 
+impl Progress {
+    /// Does some work, which `watch` follows on a thread of its own until it is over.
+    pub fn followed<T>(watch: impl FnOnce(&Progress) + Send, work: impl FnOnce(&Progress) -> T) -> T {
+        /// The watcher goes also where the work panics: else that would be waited for, and never told.
+        struct End<'a>(&'a Progress);
+        impl Drop for End<'_> {
+            fn drop(&mut self) {
+                self.0.over.store(true, Ordering::Release);
+            }
+        }
+        let progress = Progress::default();
+        std::thread::scope(|scope| {
+            scope.spawn(|| watch(&progress));
+            let _end = End(&progress);
+            work(&progress)
+        })
+    }
+}
+
 /// What all threads share.
 struct Run<'a> {
     engine: &'a dyn Engine,
@@ -523,6 +542,18 @@ pub(crate) fn wake_exactly() {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_watcher_goes_when_what_it_follows_panics() {
+        let watch = |progress: &Progress| {
+            while !progress.over.load(Ordering::Acquire) {
+                std::thread::yield_now();
+            }
+        };
+        let outcome = std::panic::catch_unwind(|| Progress::followed(watch, |_| panic!("as planned")));
+        assert!(outcome.is_err());
+        assert_eq!(Progress::followed(watch, |_| 7), 7);
+    }
 
     #[test]
     fn parts_adjoin_and_are_all_there_is() {

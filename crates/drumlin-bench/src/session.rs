@@ -15,7 +15,6 @@
 use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
 
 use crate::args::Bench;
 use crate::drive::{Measured, Plan, Progress, drive};
@@ -50,13 +49,8 @@ fn watched(
     plan: &Plan,
     watch: &Watch<'_>,
 ) -> Result<Measured> {
-    let progress = Progress::default();
-    std::thread::scope(|scope| {
-        scope.spawn(|| watch(engine.0, what, plan.operations, &progress));
-        let measured = drive(engine.1, workload, plan, &progress);
-        progress.over.store(true, Ordering::Release);
-        measured
-    })
+    let watch = |progress: &Progress| watch(engine.0, what, plan.operations, progress);
+    Progress::followed(watch, |progress| drive(engine.1, workload, plan, progress))
 }
 
 /// What the system counts the space of a file in.

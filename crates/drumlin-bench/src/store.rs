@@ -93,6 +93,41 @@ impl Default for Settings {
     }
 }
 
+impl Settings {
+    /// The store's part of them.
+    pub fn options(&self) -> Options {
+        Options {
+            create_if_missing: !self.must_exist,
+            memory_bytes: self.memory_bytes,
+            segment_bytes: self.segment_bytes,
+            durability: self.durability.max(Durability::Process),
+            background_threads: self.background_threads,
+            direct_reads: self.direct_reads,
+            two_tier: self.two_tier,
+            ..Options::default()
+        }
+    }
+
+    /// The keyspace's.
+    pub fn keyspace_options(&self) -> KeyspaceOptions {
+        KeyspaceOptions {
+            memory: self.memory,
+            layout: self.layout,
+            level0_tables: self.level0_tables,
+            level1_bytes: self.level1_bytes,
+            level_ratio: self.level_ratio,
+            memtable_bytes: self.memtable_bytes,
+            compression: self.compression,
+            block_bytes: self.block_bytes,
+            table_bytes: self.table_bytes,
+            filter_bits_per_key: self.filter_bits,
+            filter_allocation: self.filter_allocation,
+            logged: self.durability != Durability::Memory,
+            ..KeyspaceOptions::default()
+        }
+    }
+}
+
 /// An open store.
 pub struct Store {
     db: Db,
@@ -111,39 +146,14 @@ impl Store {
     /// Opens the store in `directory`, or makes it.
     pub fn open(directory: &Path, settings: &Settings) -> Result<Store> {
         let files = Arc::new(CountingFs::new(Arc::new(RealFs::new())));
-        let options = Options {
-            create_if_missing: !settings.must_exist,
-            memory_bytes: settings.memory_bytes,
-            segment_bytes: settings.segment_bytes,
-            durability: settings.durability.max(Durability::Process),
-            background_threads: settings.background_threads,
-            direct_reads: settings.direct_reads,
-            two_tier: settings.two_tier,
-            ..Options::default()
-        };
-        let keyspace_options = KeyspaceOptions {
-            memory: settings.memory,
-            layout: settings.layout,
-            level0_tables: settings.level0_tables,
-            level1_bytes: settings.level1_bytes,
-            level_ratio: settings.level_ratio,
-            memtable_bytes: settings.memtable_bytes,
-            compression: settings.compression,
-            block_bytes: settings.block_bytes,
-            table_bytes: settings.table_bytes,
-            filter_bits_per_key: settings.filter_bits,
-            filter_allocation: settings.filter_allocation,
-            logged: settings.durability != Durability::Memory,
-            ..KeyspaceOptions::default()
-        };
-        let db = Db::open_with(Env::with_fs(files.clone()), directory, options)?;
+        let db = Db::open_with(Env::with_fs(files.clone()), directory, settings.options())?;
         if settings.must_exist && !db.keyspaces().iter().any(|name| name == KEYSPACE) {
             return Err(Error::from(format!(
                 "the store at {} is not one that a bench left",
                 directory.display()
             )));
         }
-        let keyspace = db.keyspace(KEYSPACE, keyspace_options)?;
+        let keyspace = db.keyspace(KEYSPACE, settings.keyspace_options())?;
         Ok(Store { db, keyspace, files, settings: settings.clone() })
     }
 

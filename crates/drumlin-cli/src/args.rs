@@ -29,8 +29,8 @@ const KEYSPACE_DEFAULT: &str = "default";
 #[derive(Debug, Parser)]
 #[command(name = "drumlin", version, arg_required_else_help = true, after_help = help::PROGRAM)]
 pub struct Args {
-    /// Directory of the store [default: drumlin-db; for `tour`: ./drumlin-tour; for `bench`, `limits` and `paper`: one that is
-    /// removed again]
+    /// Directory of the store [default: drumlin-db; for `tour`: ./drumlin-tour; for `bench`, `limits`, `paper`, `tune` and
+    /// `simulate --real`: one that is removed again]
     #[arg(long, global = true, value_name = "DIR", value_hint = ValueHint::DirPath)]
     db: Option<PathBuf>,
 
@@ -389,7 +389,7 @@ pub struct Simulate {
 /// Arguments of `tune`.
 #[derive(Debug, clap::Args)]
 pub struct Tune {
-    /// The workload: one that `drumlin bench list` names, or a file that describes it
+    /// The workload: one that `drumlin bench --benchmarks list` names, or a file that describes it
     #[arg(long, value_name = "NAME|FILE", value_hint = ValueHint::FilePath)]
     pub workload: String,
     /// All memory of the store, in MiB

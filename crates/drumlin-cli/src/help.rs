@@ -123,17 +123,17 @@ Examples:
   drumlin tune --workload ycsba --num 10000000 --memory 512 --minutes 10
   drumlin tune --workload mine.json --value-size 400 --svg tradeoff.svg
 
-Looks at some two thousand sets of options: memory component and its runs, layout and its runs, ratio of levels, size of \
-memtables, filter bits, size of blocks. Each is predicted by what its layout comes to, which is simulated; the best tenth, 24 at most, \
-are measured on stores that are a sixteenth as large, the best of these on larger ones, the last three and the usual options at \
-full size. Stores are made beside each other's place in --db, or where temporary files go, and removed.
+Looks at some 2,500 sets of options: memory component and its runs, layout and its runs, ratio of levels, size of \
+memtables, filter bits, size of blocks. Each is predicted by what its layout comes to, which is simulated; 24 at most, the \
+best of each memory and layout and then ever sparser down the list, are measured on stores that are a sixteenth as large, the best of these on larger ones, the last three and the usual options at \
+full size. Stores are made in a directory of their own under --db, or where temporary files go, and removed.
 
 A file describes a workload in JSON: {\"mix\": {\"put\": 0.3, \"get\": 0.6, \"get absent\": 0.05, \"scan\": 0.05}, \"keys\": \
 \"zipfian\", \"scan\": 20, \"begins\": \"full\"}. Shares need not add up to one; operations are put, insert, get, get absent, scan, \
 update, put if absent, delete; keys are uniform, zipfian, latest or sequence; it begins full, half or empty.
 
 With --json, a line a trial, {\"candidate\",\"size\",\"predicted_rate\",\"rate\",\"table_write_amplification\"}, then \
-{\"choice\":{\"candidate\",\"measured\":{...}},\"usual\":{...},\"candidates\",\"rust\",\"arguments\"}; with --grid then \
+{\"choice\":{\"candidate\",\"measured\":{...}},\"usual\":{...},\"candidates\",\"rust\",\"arguments\",\"bench\"}; with --grid then \
 {\"grid\":[{\"candidate\",\"rate\"},...],\"choice_of_best\"}.";
 
 pub const SIMULATE: &str = "\

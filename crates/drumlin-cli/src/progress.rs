@@ -73,13 +73,7 @@ impl Watcher {
 
     /// Does some work, which is followed.
     pub fn followed<T>(self, what: String, total: Option<u64>, work: impl FnOnce(&Progress) -> T) -> T {
-        let progress = Progress::default();
-        thread::scope(|scope| {
-            scope.spawn(|| self.follow(what, total, &progress));
-            let done = work(&progress);
-            progress.over.store(true, Ordering::Release);
-            done
-        })
+        Progress::followed(|progress| self.follow(what, total, progress), work)
     }
 
     fn bar(self, what: impl Into<Cow<'static, str>>, total: Option<u64>, template: &str) -> Bar {

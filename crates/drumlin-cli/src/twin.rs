@@ -2,8 +2,9 @@
 //!
 //! Place: `simulate --real`.
 //!
-//! 1. Before more is put than a memtable holds, nothing is owed: so it is of a simulation. What is left in memory at the end is
-//!    written, too.
+//! 1. After as many puts as a memtable holds it waits until nothing is owed, as a simulation does after each flush. Keys in order are
+//!    put all at once, since two runs of a sequence would be the same keys twice: their tables are moved, and nothing is owed either.
+//!    What is left in memory at the end is written, too.
 //! 2. Values do not compress, and blocks are not compressed: bytes are those that were asked for.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,12 +29,12 @@ const SEED: u64 = 42;
 
 /// Bytes of tables by tier, over the second half of all puts, in the mean: merges take much at once, so that a moment says little.
 #[derive(Default)]
-pub struct Course {
+pub struct TierBytes {
     bytes: BTreeMap<usize, f64>,
     points: u32,
 }
 
-impl Course {
+impl TierBytes {
     /// Adds a moment: tiers, of which some may be the same, with their bytes.
     pub fn add(&mut self, tiers: impl Iterator<Item = (usize, u64)>) {
         self.points += 1;
@@ -58,7 +59,7 @@ pub struct Twin {
     /// Its levels that have tables, at the end.
     pub levels: Vec<Level>,
     /// How they were.
-    pub course: Course,
+    pub course: TierBytes,
 }
 
 /// Part of what was simulated by which the twin differs from it.
@@ -130,7 +131,7 @@ impl Twin {
     }
 
     /// How far it is from what was simulated.
-    pub fn difference(&self, written: f64, simulated: &Course) -> Difference {
+    pub fn difference(&self, written: f64, simulated: &TierBytes) -> Difference {
         let tiers: BTreeSet<usize> =
             self.course.bytes.keys().chain(simulated.bytes.keys()).copied().collect();
         let moved = tiers.iter().map(|tier| (self.course.part(*tier) - simulated.part(*tier)).abs());
@@ -156,7 +157,7 @@ fn filled(
     fs::create_dir_all(directory)?;
     let store = Store::open(directory, settings)?;
     let workload = workload::Workload::named(fill).ok_or("there is no such workload")?;
-    let (mut done, mut user_bytes, mut course) = (0, 0, Course::default());
+    let (mut done, mut user_bytes, mut course) = (0, 0, TierBytes::default());
     while done < puts {
         interrupt::check().map_err(|_| "it was stopped")?;
         let plan = Plan { operations: plan.operations.min(puts - done), seed: SEED + done, ..plan.clone() };
@@ -195,7 +196,7 @@ mod tests {
     #[test]
     fn what_is_of_another_tier_is_counted_once() {
         let course = |moments: &[[(usize, u64); 2]]| {
-            let mut course = Course::default();
+            let mut course = TierBytes::default();
             moments.iter().for_each(|tiers| course.add(tiers.iter().copied()));
             course
         };

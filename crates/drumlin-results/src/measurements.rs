@@ -516,10 +516,10 @@ pub const MEASUREMENTS: &[Measurement] = &[
     },
     Measurement {
         name: "filters",
-        shows: "gets over 60 runs, with filters and without, from memory and from the device",
+        shows: "gets over some 58 runs, with filters and without, from memory and from the device",
         minutes: 8,
         program: Bench,
-        with: "--layout tiered --runs 64 --memtable 4 --num 2000000 --benchmarks readrandom,readmissing",
+        with: "--layout tiered --level0 1000 --memtable 4 --num 2000000 --benchmarks readrandom,readmissing",
         runs: &[
             "--memory 1024 --warm --reads 500000 --bloom-bits 10",
             "--memory 1024 --warm --reads 50000 --bloom-bits 0",

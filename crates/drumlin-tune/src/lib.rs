@@ -7,7 +7,7 @@
 //! search      from all to one                         picture     what reads cost beside what writes cost
 //! paste       options as a program has them
 //! ```
-//! 1. Every candidate is predicted; the best tenth are measured, first small, then fewer and larger; the last few at full size.
+//! 1. Every candidate is predicted; some of the best are measured, first small, then fewer and larger; the last few at full size.
 //! 2. What is told as predicted was predicted before it was measured.
 //!
 //! Origin: sLSM §2.6 and §2.7 (what lookups and writes cost), §3 (a tuner that samples settings); halving is that of Jamieson

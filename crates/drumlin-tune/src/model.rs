@@ -216,7 +216,7 @@ fn simulated(candidate: &Candidate, wanted: &Wanted) -> Result<Vec<Shape>, Error
         Choice::Sequence => Order::Ascending,
         _ => Order::Random,
     };
-    let (key_bytes, value_bytes) = (wanted.key_bytes as u64, wanted.value_bytes as u64);
+    let (key_bytes, value_bytes) = (wanted.key_bytes as u64, wanted.stored_value_bytes());
     let workload = Workload { keys, key_bytes, value_bytes, memtable_puts, order };
     let mut simulation = Simulation::new(candidate.options(wanted.fixed.memory_bytes), workload)?;
     let overwrites = wanted.workload.begins != Begins::Empty && wanted.share(Kind::writes) > 0.0;

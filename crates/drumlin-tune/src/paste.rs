@@ -1,8 +1,11 @@
 //! Options as a program has them: to be pasted.
 
+use std::fmt::Debug;
+
 use drumlin::{KeyspaceOptions, Layout, Memory};
 
 use crate::candidate::Candidate;
+use crate::wanted::Wanted;
 
 /// The options of a keyspace in Rust: those that are not as they are if nothing is said.
 pub fn rust(candidate: &Candidate, memory_bytes: usize) -> String {
@@ -38,7 +41,24 @@ pub fn rust(candidate: &Candidate, memory_bytes: usize) -> String {
     format!("KeyspaceOptions {{\n    {}\n    ..KeyspaceOptions::default()\n}}", lines.join("\n    "))
 }
 
-/// The same as arguments of `drumlin bench`.
+/// The line that measures what was tuned for, as it was measured here; none for a workload that the bench does not know.
+pub fn bench(candidate: &Candidate, wanted: &Wanted) -> Option<String> {
+    let Wanted { workload, records, key_bytes, value_bytes, compression_ratio, threads, fixed, seed, .. } =
+        wanted;
+    let word = |value: &dyn Debug| format!("{value:?}").to_lowercase();
+    let line = format!(
+        "drumlin bench --benchmarks {} --num {records} --key-size {key_bytes} --value-size {value_bytes} --compression-ratio \
+         {compression_ratio} --compression {} --durability {} --memory {} --threads {threads} --seed {seed} {}",
+        workload.name,
+        word(&fixed.compression),
+        word(&fixed.durability),
+        fixed.memory_bytes >> 20,
+        arguments(candidate, fixed.memory_bytes)
+    );
+    (!wanted.is_given()).then_some(line)
+}
+
+/// The options as arguments of `drumlin bench`.
 pub fn arguments(candidate: &Candidate, memory_bytes: usize) -> String {
     let (memory, layout) = candidate.kind();
     let mut words = format!("--component {memory}");

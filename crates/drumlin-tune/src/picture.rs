@@ -103,14 +103,10 @@ pub fn svg(workload: &str, choice: &Choice) -> String {
             let _ = writeln!(svg, "<circle class=\"l-ink\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"6\"/>");
         }
     }
-    let scale = |of: &Predicted| choice.all.iter().find(|p| p.candidate == of.candidate).cloned();
     for (name, of) in [("the usual options", &choice.usual), ("the choice", &choice.best)] {
-        if let Some(p) = scale(of) {
-            let (x, y) = (reads.at(p.cost.read_us), writes.at(p.cost.write_us));
-            let (x, anchor) =
-                if x > WIDTH / 2.0 { (x - 10.0, " text-anchor=\"end\"") } else { (x + 10.0, "") };
-            text(&mut svg, x, y - 8.0, "ink b", anchor, name);
-        }
+        let (x, y) = (reads.at(of.cost.read_us), writes.at(of.cost.write_us));
+        let (x, anchor) = if x > WIDTH / 2.0 { (x - 10.0, " text-anchor=\"end\"") } else { (x + 10.0, "") };
+        text(&mut svg, x, y - 8.0, "ink b", anchor, name);
     }
     svg.push_str("</svg>\n");
     svg

@@ -2,8 +2,8 @@
 //!
 //! Place: run by the command line, which shows every step.
 //!
-//! 1. All candidates are predicted at full size. The best tenth, but of each memory component and layout one at least, and no more than
-//!    there is time for, are measured small.
+//! 1. All candidates are predicted at full size. Two dozen, or as many as there is time for, are measured small: the best of each
+//!    memory component and layout, then ever sparser down the list, as neighbours differ by less than a trial tells.
 //! 2. Of those measured the best third goes on, at four times the size, until it is the full one; there the last few are left.
 //! 3. What was measured of a candidate, beside what was predicted of it at that size, scales what is predicted of it at the next.
 //! 4. The usual options take part to the end, and are the choice where nothing is better: nobody is told to change what need not
@@ -20,7 +20,7 @@ use crate::model::{Cost, Model};
 use crate::trial::{self, Outcome};
 use crate::wanted::Wanted;
 
-/// Candidates that are measured first, at most: more than a tenth of them would be too many for most times.
+/// Candidates that are measured first, at most: what more of them take is taken from the time of each.
 const FIRST_MAX: usize = 24;
 /// Candidates that are measured at full size.
 const LAST: usize = 3;
@@ -45,9 +45,9 @@ const SECONDS_MAX: f64 = 20.0;
 pub struct Predicted {
     /// Which.
     pub candidate: Candidate,
-    /// What operations cost, by the model alone.
+    /// What operations cost at full size: by the model, and at the end by how far off that was in the median.
     pub cost: Cost,
-    /// Operations a second, with what was measured of it before, if anything was.
+    /// Operations a second, likewise.
     pub rate: f64,
     /// What was measured, at the size last measured.
     pub measured: Option<Measured>,
@@ -58,16 +58,18 @@ pub struct Predicted {
 pub struct Measured {
     /// The size, as a part of the full one.
     pub size: f64,
-    /// Operations a second that were predicted before.
+    /// Operations a second that were predicted before, with what had been measured by then.
     pub predicted: f64,
+    /// The same by the model alone.
+    pub modelled: f64,
     /// What the trial said.
     pub outcome: Outcome,
 }
 
 /// What the search tells while it goes on.
 pub trait Watch {
-    /// So many candidates are predicted, of so many.
-    fn predicted(&mut self, done: usize, of: usize) -> Result<()>;
+    /// So many candidates are predicted.
+    fn predicted(&mut self, done: usize) -> Result<()>;
     /// So many are measured now, at this part of the full size, for so long each.
     fn stage(&mut self, count: usize, size: f64, time: Duration) -> Result<()>;
     /// Carries out a trial, watched.
@@ -131,8 +133,9 @@ pub fn run(wanted: &Wanted, time: Duration, directory: &Path, watch: &mut dyn Wa
                 let known = all[place].measured.is_some();
                 // Of one that was never measured, others tell how far off the model is on this machine.
                 let predicted = predictions[number] * if known { 1.0 } else { median(&factors) };
-                let measured = Measured { size, predicted, outcome: mean(&outcomes[number]) };
-                factors.push(measured.outcome.rate / predictions[number]);
+                let modelled = model.cost(&candidate, &scaled)?.rate(&scaled);
+                let measured = Measured { size, predicted, modelled, outcome: mean(&outcomes[number]) };
+                factors.push(measured.outcome.rate / modelled);
                 watch.measured(&candidate, &measured)?;
                 all[place].measured = Some(measured);
             }
@@ -141,13 +144,13 @@ pub fn run(wanted: &Wanted, time: Duration, directory: &Path, watch: &mut dyn Wa
         left.truncate(((left.len() as f64 / STAY_OF).ceil() as usize).max(LAST));
     }
     let best = left.first().copied().filter(|&best| rate(&all[best]) > rate(&all[usual]) * WORTH);
-    let (best, usual) = (all[best.unwrap_or(usual)].clone(), all[usual].clone());
-    let factor =
-        median(&all.iter().filter_map(|p| Some(p.measured?.outcome.rate / p.rate)).collect::<Vec<_>>());
+    let off = |p: &Predicted| p.measured.map(|measured| measured.outcome.rate / measured.modelled);
+    let factor = median(&all.iter().filter_map(off).collect::<Vec<_>>());
     for predicted in &mut all {
         predicted.rate *= factor;
         predicted.cost = predicted.cost.times(1.0 / factor);
     }
+    let (best, usual) = (all[best.unwrap_or(usual)].clone(), all[usual].clone());
     all.sort_by(|a, b| b.rate.total_cmp(&a.rate));
     Ok(Choice { best, usual, all })
 }
@@ -208,7 +211,7 @@ fn predict(model: &mut Model, wanted: &Wanted, watch: &mut dyn Watch) -> Result<
     let candidates = Candidate::all();
     let mut all = Vec::with_capacity(candidates.len());
     for (done, candidate) in candidates.iter().enumerate() {
-        watch.predicted(done, candidates.len())?;
+        watch.predicted(done)?;
         let cost = model.cost(candidate, wanted)?;
         all.push(Predicted { candidate: *candidate, cost, rate: cost.rate(wanted), measured: None });
     }
@@ -216,10 +219,10 @@ fn predict(model: &mut Model, wanted: &Wanted, watch: &mut dyn Watch) -> Result<
     Ok(all)
 }
 
-/// Those that are measured first, by their places: of each kind the best, then the best of all; as many as there is time for.
+/// Those that are measured first, by their places: see the module.
 fn first(all: &[Predicted], seconds: f64, scaled: &Wanted) -> Vec<usize> {
     let each = SECONDS_MIN + scaled.records as f64 / FILL_RATE;
-    let most = ((seconds / each) as usize).clamp(LAST, FIRST_MAX.min(all.len() / 10));
+    let most = ((seconds / each) as usize).clamp(LAST, FIRST_MAX);
     let mut kinds = Vec::new();
     let mut chosen: Vec<usize> = (0..all.len())
         .filter(|&place| {
@@ -231,7 +234,6 @@ fn first(all: &[Predicted], seconds: f64, scaled: &Wanted) -> Vec<usize> {
         })
         .collect();
     let rest: Vec<usize> = (0..all.len()).filter(|place| !chosen.contains(place)).collect();
-    // Neighbours differ by less than a trial tells: ever wider steps take in more of them.
     let steps = (0..).scan(0, |place, step| Some(std::mem::replace(place, *place + step + 1)));
     chosen.extend(steps.take_while(|place| *place < rest.len()).map(|place: usize| rest[place]));
     chosen.truncate(most);

@@ -15,12 +15,10 @@ use drumlin_bench::store::Store;
 use drumlin_bench::workload::{Begins, Workload};
 
 use crate::candidate::Candidate;
-use crate::wanted::Wanted;
+use crate::wanted::{SCAN_LENGTH, Wanted};
 
 /// Bytes of a block by which workloads tell hot blocks from cold ones, whatever the candidate's are.
 const HOT_BLOCK: usize = 4096;
-/// Records of a scan where a workload does not say.
-const SCAN: usize = 10;
 
 /// What a trial said.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -64,7 +62,7 @@ fn measured(
         rate: None,
         batch: 1,
         together: 1,
-        scan_length: SCAN,
+        scan_length: SCAN_LENGTH,
         key_bytes: wanted.key_bytes,
         value_bytes: wanted.value_bytes,
         compression_ratio: wanted.compression_ratio,

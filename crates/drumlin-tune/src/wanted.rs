@@ -13,6 +13,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use drumlin::Compression;
 use drumlin_bench::keys::Choice;
 use drumlin_bench::store::Settings;
 use drumlin_bench::workload::{Begins, Kind, Length, Workload};
@@ -47,14 +48,14 @@ struct File {
     mix: BTreeMap<String, f64>,
     #[serde(default)]
     keys: Keys,
-    #[serde(default = "ten")]
+    #[serde(default = "scan_length")]
     scan: usize,
     #[serde(default)]
     begins: From,
 }
 
-fn ten() -> usize {
-    10
+fn scan_length() -> usize {
+    SCAN_LENGTH
 }
 
 #[derive(Deserialize, Default)]
@@ -88,6 +89,12 @@ const KINDS: [Kind; 8] = [
     Kind::Delete,
 ];
 
+/// The name of one that was read from a file.
+const GIVEN: &str = "given";
+
+/// Records that a scan reads if nothing is said.
+pub const SCAN_LENGTH: usize = 10;
+
 /// The workload of this name, or of the file at this path; or what is wrong with it.
 pub fn workload(name: &str) -> Result<&'static Workload, String> {
     if let Some(workload) = Workload::named(name) {
@@ -98,7 +105,7 @@ pub fn workload(name: &str) -> Result<&'static Workload, String> {
     }
     let text = std::fs::read_to_string(Path::new(name)).map_err(|error| {
         format!(
-            "{name} is no workload (`drumlin bench list` names them), and cannot be read as a file: {error}"
+            "{name} is no workload (`drumlin bench --benchmarks list` names them), and cannot be read as a file: {error}"
         )
     })?;
     parsed(&text).map_err(|why| format!("{name}: {why}"))
@@ -120,7 +127,7 @@ fn parsed(text: &str) -> Result<&'static Workload, String> {
     }
     // One a process, for as long as it runs.
     Ok(Box::leak(Box::new(Workload {
-        name: "given",
+        name: GIVEN,
         what: "as its file says",
         begins: match file.begins {
             From::Empty => Begins::Empty,
@@ -150,9 +157,22 @@ impl Wanted {
         scaled
     }
 
+    /// True if the workload was read from a file: the bench does not know it.
+    pub fn is_given(&self) -> bool {
+        self.workload.name == GIVEN
+    }
+
     /// Bytes of all records.
     pub fn bytes(&self) -> f64 {
         self.records as f64 * (self.key_bytes + self.value_bytes) as f64
+    }
+
+    /// Bytes of a value in a table.
+    pub fn stored_value_bytes(&self) -> u64 {
+        match self.fixed.compression {
+            Compression::None => self.value_bytes as u64,
+            _ => (self.value_bytes as f64 * self.compression_ratio).ceil() as u64,
+        }
     }
 
     /// The share of operations that are one of these.
@@ -163,7 +183,7 @@ impl Wanted {
     /// Records that a scan reads, in the mean.
     pub fn scan_length(&self) -> f64 {
         match self.workload.scans {
-            Length::Asked => 10.0,
+            Length::Asked => SCAN_LENGTH as f64,
             Length::Exactly(length) => length as f64,
             Length::Between(least, most) => (least + most) as f64 / 2.0,
         }

@@ -155,7 +155,7 @@ fn a_deleted_key_never_comes_back_whatever_merge_is_cut_off() {
             model.insert(number, None);
         }
         keyspace.delete_range(key(500), key(800)).expect("delete");
-        (500..800).for_each(|number| drop(model.insert(number, None)));
+        model.extend((500..800).map(|number| (number, None)));
         let late = db.snapshot().expect("snapshot");
         db.persist().expect("sync");
 

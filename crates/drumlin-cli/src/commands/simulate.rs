@@ -17,7 +17,7 @@ use crate::failure::{Failure, Result};
 use crate::interrupt;
 use crate::output::{Output, bytes, count};
 use crate::progress::Watcher;
-use crate::twin::{Course, Difference, Twin};
+use crate::twin::{Difference, TierBytes, Twin};
 
 /// A memtable has this part of the memory.
 const MEMTABLE_SHARE: usize = 4;
@@ -69,7 +69,7 @@ pub fn run(args: &Args, asked: &Simulate) -> Result<()> {
     }
     let bar = Watcher::new(args.quiet).operations("puts".into(), asked.records);
     let (mut point, mut next) = (simulation.point(), 0);
-    let (mut course, mut tiers): (Vec<Point>, _) = (Vec::new(), Course::default());
+    let (mut course, mut tiers): (Vec<Point>, _) = (Vec::new(), TierBytes::default());
     while point.puts < asked.records {
         interrupt::check()?;
         simulation.step().map_err(refused)?;

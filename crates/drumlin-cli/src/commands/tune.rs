@@ -116,7 +116,7 @@ impl Told<'_> {
 
     fn line(&mut self, of: &Candidate, measured: &Measured) -> Result<()> {
         interrupt::check()?;
-        let Measured { size, predicted, outcome } = measured;
+        let Measured { size, predicted, outcome, .. } = measured;
         if self.args.json {
             self.out.line(json!({
                 "candidate": of.to_string(),
@@ -161,7 +161,7 @@ fn written(outcome: &Outcome) -> String {
 }
 
 impl search::Watch for Told<'_> {
-    fn predicted(&mut self, done: usize, _of: usize) -> engine::Result<()> {
+    fn predicted(&mut self, done: usize) -> engine::Result<()> {
         if done.is_multiple_of(64) {
             let checked = interrupt::check();
             self.keep(checked)?;
@@ -198,6 +198,7 @@ fn tell(args: &Args, out: &mut Output, wanted: &Wanted, choice: &Choice) -> Resu
             "candidates": choice.all.len(),
             "rust": paste::rust(&choice.best.candidate, memory),
             "arguments": paste::arguments(&choice.best.candidate, memory),
+            "bench": paste::bench(&choice.best.candidate, wanted),
         }));
     }
     let rate = |of: &Predicted| of.measured.map_or(0.0, |measured| measured.outcome.rate);
@@ -210,14 +211,10 @@ fn tell(args: &Args, out: &mut Output, wanted: &Wanted, choice: &Choice) -> Resu
         count(rate(&choice.usual) as u64),
     ))?;
     out.line(paste::rust(&choice.best.candidate, memory))?;
-    out.line(format_args!(
-        "\ndrumlin bench --benchmarks {} --num {} --memory {} --threads {} {}",
-        wanted.workload.name,
-        wanted.records,
-        memory >> 20,
-        wanted.threads,
-        paste::arguments(&choice.best.candidate, memory)
-    ))
+    match paste::bench(&choice.best.candidate, wanted) {
+        Some(line) => out.line(format_args!("\n{line}")),
+        None => Ok(()),
+    }
 }
 
 /// All that was measured without asking, the best first, and where the choice stands.

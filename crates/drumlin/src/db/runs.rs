@@ -5,8 +5,8 @@
 //!
 //! Invariants:
 //! 1. Runs that rest are in nobody's way. They go before there are enough of them when they hold what all may, and while a flush
-//!    of their keyspace is asked for, memory is crowded, or short and writers are delayed, the device scarce or full, or the log
-//!    over its bound and they hold its oldest part.
+//!    of their keyspace is asked for, memory is crowded, writers are delayed for lack of it, the device is scarce or full, or the
+//!    log is over its bound and they hold its oldest part.
 //! 2. Who looks for work and who takes a census ask the same question: what one leaves alone the other does not wait for.
 //!
 //! Concurrency: a `Strain` is a value, taken before any lock. Tests: below, tests/runs.rs.

@@ -9,11 +9,14 @@
 //! the background.
 //!
 //! Invariants:
-//! 1. A chunk is here or in one arena. Here it is resident, half of it at least, and counts as a whole, and so it is where it came
-//!    from here. So it is with words.
-//! 2. `idle` is the bytes of what is here; `residue` those of chunks that came from here and were not handed out yet.
-//! 3. Memory is kept only while everything that memtables hold, with `idle` and `residue`, is within their share, and `idle`
-//!    within half of it, and taken up to three quarters of it; beyond that they go back to the system.
+//! 1. A chunk is here or in one arena, words here or in one hash or filter. At least half of what is here is resident; it counts
+//!    as if all were.
+//! 2. `idle` is the bytes of what is here. `residue` is those of used chunks that an arena took and has not handed out yet: they
+//!    are resident, and no memtable is charged for them. Words are charged for as a whole by who takes them.
+//! 3. Something is kept only while everything that memtables hold, with `idle` and `residue`, is within their share, and `idle`
+//!    within half of it. What is beyond that goes back to the system.
+//! 4. A used chunk is given out only while that leaves memtables within three quarters of their share: it counts as a whole
+//!    from then on, where a fresh one counts as it is used. One that is asked for beyond that goes back to the system.
 //!
 //! Concurrency: sums are Relaxed, as in `budget`; what is here is under locks that are held for a push or a pop, asked for once
 //! per chunk of 2 MiB or more, and for as many words.

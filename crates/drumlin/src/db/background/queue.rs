@@ -2,8 +2,9 @@
 //!
 //! Place: workers `pick` from it and `finish` what they took; work by hand claims its tables here too.
 //!
-//! A flush comes first (it frees memory), that of the oldest generation, unless that is a run that rests (`runs`); then the sorting of a hash that is written to, where
-//! that is asked for; then the compaction of the keyspace that needs it most. A keyspace has at most one flush at a time;
+//! A flush comes first (it frees memory), that of the oldest generation, unless that is a run that rests (`runs`); then the sorting
+//! of a hash that is written to, where that is asked for; then that of runs that rest; then the compaction of the keyspace that
+//! needs it most. A keyspace has at most one flush at a time;
 //! compactions of one keyspace may run side by side on different tables.
 //!
 //! Invariants:
@@ -165,11 +166,11 @@ impl Store {
         if let Some((frozen, keyspace)) = oldest {
             let passed: Vec<_> = frozen.iter().rev().take_while(|g| g.end() <= tail).collect();
             let is_asked = state.asked.contains_key(&keyspace.id);
-            let taken = &passed[..taken(keyspace.options().memory, passed.len(), is_asked)];
-            if let [oldest, ..] = taken {
+            let together = &passed[..taken(keyspace.options().memory, passed.len(), is_asked)];
+            if let [oldest, .., newest] | [oldest @ newest] = together {
                 state.flushing.insert(keyspace.id, oldest.start);
                 state.jobs += 1;
-                return Next::Job(Job::Flush(keyspace.clone(), taken[taken.len() - 1].end()));
+                return Next::Job(Job::Flush(keyspace.clone(), newest.end()));
             }
         }
         // One stays free for flushes, as below.
