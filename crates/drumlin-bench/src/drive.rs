@@ -545,14 +545,17 @@ mod tests {
 
     #[test]
     fn a_watcher_goes_when_what_it_follows_panics() {
+        const LONG: Duration = Duration::from_secs(20);
+        let began = Instant::now();
         let watch = |progress: &Progress| {
-            while !progress.over.load(Ordering::Acquire) {
-                std::thread::yield_now();
+            while !progress.over.load(Ordering::Acquire) && began.elapsed() < LONG {
+                std::thread::sleep(Duration::from_millis(1));
             }
         };
         let outcome = std::panic::catch_unwind(|| Progress::followed(watch, |_| panic!("as planned")));
         assert!(outcome.is_err());
         assert_eq!(Progress::followed(watch, |_| 7), 7);
+        assert!(began.elapsed() < LONG, "it stayed");
     }
 
     #[test]
