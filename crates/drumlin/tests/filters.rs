@@ -24,7 +24,8 @@ fn looked_at(layout: Layout, filter_allocation: FilterAllocation, bits: f64) -> 
         layout,
         filter_allocation,
         filter_bits_per_key: bits,
-        memtable_bytes: Some(128 << 10),
+        // Larger than what is flushed at once: memtables would end where memory happens to.
+        memtable_bytes: Some(1 << 20),
         table_bytes: 64 << 10,
         level0_tables: 4,
         level1_bytes: 256 << 10,
@@ -39,7 +40,8 @@ fn looked_at(layout: Layout, filter_allocation: FilterAllocation, bits: f64) -> 
     for n in 0..KEYS {
         keyspace.put(key(n, 0), [7; 64]).expect("puts");
         if n % 1000 == 0 {
-            // As if writers were no faster than merges: what lies where hangs on the machine as little as it can.
+            // As if writers were no faster than merges: what lies where does not hang on the machine.
+            db.flush().expect("flushes");
             db.wait_for_idle().expect("idle");
         }
         // At all times: how many tables lie at level 0 changes from one to the next.
