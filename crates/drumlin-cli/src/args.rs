@@ -363,15 +363,15 @@ pub struct Simulate {
     /// Tables at level 0 that start a merge
     #[arg(long, value_name = "N", default_value_t = 4)]
     pub level0: usize,
-    /// Bytes of level 1, in MiB (leveled)
+    /// The target of level 1, in MiB (leveled)
     #[arg(long, value_name = "MIB", default_value_t = 128)]
     pub level1: u64,
-    /// Each level is so many times the one above (leveled)
+    /// Each level's target for each byte of the one above (leveled)
     #[arg(long, value_name = "N", default_value_t = 10)]
-    pub ratio: u64,
-    /// Bytes after which a table is cut, in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 32)]
-    pub table: u64,
+    pub level_ratio: u64,
+    /// Bytes after which a table is cut
+    #[arg(long, value_name = "BYTES", default_value_t = 32 << 20)]
+    pub table_size: u64,
     /// Bytes of a block
     #[arg(long, value_name = "BYTES", default_value_t = 4096)]
     pub block_size: usize,

@@ -53,7 +53,8 @@ fn a_simulation_is_drawn() {
 fn a_real_store_is_as_it_was_foretold() {
     let run = |arguments: &[&str]| -> Said { drumlin(arguments).output().expect("starts").into() };
     for layout in ["leveled", "tiered", "lazy-leveled"] {
-        let small = ["--records", "400000", "--memory", "32", "--level1", "16", "--table", "2", "--real"];
+        let small =
+            ["--records", "400000", "--memory", "32", "--level1", "16", "--table-size", "2097152", "--real"];
         let said = run(&[&["--json", "simulate", "--layout", layout], &small[..]].concat());
         let last: Value = serde_json::from_str(said.text().lines().last().expect("a line")).expect("JSON");
         let real = &last["real"];
@@ -71,7 +72,8 @@ fn a_real_store_is_as_it_was_foretold() {
 #[test]
 fn what_no_store_can_have_is_wrong_usage() {
     let store = Store::new();
-    for wrong in [["--runs", "1"], ["--percent", "0"], ["--table", "99999999"], ["--memory", "0"]] {
+    for wrong in [["--runs", "1"], ["--percent", "0"], ["--table-size", "99999999999999"], ["--memory", "0"]]
+    {
         let said =
             store.run(["simulate", "--layout", "tiered", "--records", "10"].iter().chain(&wrong).copied());
         assert_eq!(said.code, Some(2), "{wrong:?}: {said:?}");

@@ -38,8 +38,8 @@ pub fn run(args: &Args, asked: &Simulate) -> Result<()> {
         layout: asked.laid.layout(),
         level0_tables: asked.level0,
         level1_bytes: asked.level1.saturating_mul(1 << 20),
-        level_ratio: asked.ratio,
-        table_bytes: asked.table.saturating_mul(1 << 20),
+        level_ratio: asked.level_ratio,
+        table_bytes: asked.table_size,
         block_bytes: asked.block_size,
         filter_bits_per_key: asked.bloom_bits,
         ..KeyspaceOptions::default()

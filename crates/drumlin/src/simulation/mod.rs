@@ -17,6 +17,8 @@
 //! Complexity: a step takes O(T log T) for each plan, T tables. Concurrency: a value. Origin: sLSM §2.6 and §2.7 for what lookups
 //! and writes cost. Tests: below.
 
+mod merge;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -28,6 +30,8 @@ use crate::layout::{self, CompactionPlan, FilterBits, Running};
 use crate::options::{KeyspaceOptions, Options};
 use crate::table::{Shelf, TableHandle, TableId, TableMeta, TableOptions};
 use crate::version::Levels;
+
+use self::merge::{Pieces, Stretch};
 
 /// Bytes that an entry takes in a block beside its key and value, about: less what its key has in common with the one before.
 const ENTRY_BYTES: f64 = 5.0;
@@ -166,8 +170,7 @@ impl Simulation {
         };
         self.puts += puts;
         self.next_lsn += puts;
-        let table = self.table(from, to, entries, self.next_lsn);
-        self.written += table.meta().file_bytes;
+        let table = self.table(Stretch { from, to, entries }, self.next_lsn);
         self.levels = self.levels.apply(&[(0, table)], &[]);
         for _ in 0..PLANS_MAX {
             match layout::pick(&self.levels, &self.options, &Running::new(), Lsn::MAX) {
@@ -255,16 +258,15 @@ impl Simulation {
             + self.index_bytes(&self.options)
     }
 
-    /// A table of so many entries from one part of the key space to another.
-    fn table(&mut self, from: f64, to: f64, entries: f64, lsn: u64) -> Arc<TableHandle> {
-        let key = |part: f64| ((part * u64::MAX as f64) as u64).to_be_bytes().to_vec();
-        let (smallest, largest) = (key(from), key(to));
+    /// A table that is written.
+    fn table(&mut self, piece: Stretch, lsn: u64) -> Arc<TableHandle> {
+        let Stretch { from, to, entries } = piece;
         let meta = TableMeta {
             id: TableId(self.next_id),
             file_bytes: (entries * self.entry_bytes()).max(1.0) as u64,
             entries: (entries.round() as u64).max(1),
-            smallest,
-            largest,
+            smallest: merge::key(from),
+            largest: merge::key(to),
             // The next table may begin there.
             largest_exclusive: to < 1.0,
             min_lsn: Lsn(1),
@@ -273,6 +275,7 @@ impl Simulation {
             ..TableMeta::default()
         };
         self.next_id += 1;
+        self.written += meta.file_bytes;
         let options = TableOptions::new(&self.options, KeyHasher::new(1));
         TableHandle::new(&self.shelf, PathBuf::new(), meta, options)
     }
@@ -291,90 +294,21 @@ impl Simulation {
 
     /// The tables that a merge leaves.
     fn merged(&mut self, plan: &CompactionPlan) -> Vec<(u32, Arc<TableHandle>)> {
-        let part = |key: &[u8]| {
-            let bytes = key.try_into().map_or(0, u64::from_be_bytes);
-            bytes as f64 / u64::MAX as f64
-        };
-        // Stretches between ends of tables, in each of which every run has its keys spread evenly.
-        let mut ends: Vec<f64> = Vec::new();
-        let mut runs: Vec<Vec<(f64, f64, f64)>> = Vec::new();
-        for (level, tables) in &plan.inputs {
-            let spread = |table: &Arc<TableHandle>| {
-                let meta = table.meta();
-                (part(&meta.smallest), part(&meta.largest), meta.entries as f64)
-            };
-            let run: Vec<(f64, f64, f64)> = tables.iter().map(spread).collect();
-            ends.extend(run.iter().flat_map(|(from, to, _)| [*from, *to]));
-            match level {
-                0 => runs.extend(run.into_iter().map(|table| vec![table])),
-                _ => runs.push(run),
+        let borders: Vec<f64> = plan.borders.iter().map(|border| merge::place(&border.key)).collect();
+        let stretches = merge::stretches(plan, &borders, self.workload.keys as f64);
+        let entries: f64 = stretches.iter().map(|stretch| stretch.entries).sum();
+        let tables = (entries * self.entry_bytes() / self.options.table_bytes as f64).ceil().max(1.0);
+        let start = stretches.first().map_or(0.0, |stretch| stretch.from);
+        let mut pieces = Pieces::new(entries / tables, start, plan.output_level);
+        for stretch in stretches {
+            if let Ok(at) = borders.binary_search_by(|border| border.total_cmp(&stretch.from)) {
+                pieces.turn(stretch.from, plan.borders[at].level);
             }
+            pieces.add(stretch);
         }
-        let borders: Vec<f64> = plan.borders.iter().map(|border| part(&border.key)).collect();
-        ends.extend(&borders);
-        ends.sort_by(f64::total_cmp);
-        ends.dedup();
-        let space = self.workload.keys as f64;
         let lsn = plan.tables().map(|(_, table)| table.meta().max_lsn.0).max().unwrap_or_default();
-        let mut at = vec![0; runs.len()];
-        let mut stretches: Vec<(f64, f64, f64)> = Vec::with_capacity(ends.len());
-        for pair in ends.windows(2) {
-            let (from, to) = (pair[0], pair[1]);
-            let keys = (to - from) * space;
-            let mut absent = 1.0;
-            for (run, at) in runs.iter().zip(&mut at) {
-                while run.get(*at).is_some_and(|(_, end, _)| *end <= from) {
-                    *at += 1;
-                }
-                if let Some((start, end, entries)) = run.get(*at).filter(|(start, _, _)| *start < to) {
-                    let density = entries / ((end - start) * space).max(f64::MIN_POSITIVE);
-                    absent *= (1.0 - density).max(0.0);
-                }
-            }
-            stretches.push((from, to, keys * (1.0 - absent)));
-        }
-        let entries: f64 = stretches.iter().map(|(_, _, entries)| entries).sum();
-        let count = (entries * self.entry_bytes() / self.options.table_bytes as f64).ceil().max(1.0);
-        let full = entries / count;
-        let (mut tables, mut start, mut held) = (Vec::new(), stretches.first().map_or(0.0, |s| s.0), 0.0);
-        let mut level = plan.output_level;
-        for (from, to, mut rest) in stretches {
-            if let Ok(at) = borders.binary_search_by(|border| border.total_cmp(&from)) {
-                if held >= 1.0 {
-                    self.written += self.push(&mut tables, level, (start, from), held, lsn);
-                }
-                (start, held, level) = (from, 0.0, plan.borders[at].level);
-            }
-            let density = rest / (to - from).max(f64::MIN_POSITIVE);
-            let mut from = from;
-            while held + rest >= full * (1.0 - 1e-9) && rest > 0.0 {
-                let taken = (full - held).min(rest);
-                let end = (from + taken / density).min(to);
-                let end = if rest - taken < 1e-6 { to } else { end };
-                self.written += self.push(&mut tables, level, (start, end), held + taken, lsn);
-                (start, from, held) = (end, end, 0.0);
-                rest -= taken;
-            }
-            held += rest;
-        }
-        if let Some(end) = ends.last().filter(|end| held >= 1.0 && **end > start) {
-            self.written += self.push(&mut tables, level, (start, *end), held, lsn);
-        }
-        tables
-    }
-
-    fn push(
-        &mut self,
-        tables: &mut Vec<(u32, Arc<TableHandle>)>,
-        level: u32,
-        (from, to): (f64, f64),
-        entries: f64,
-        lsn: u64,
-    ) -> u64 {
-        let table = self.table(from, to, entries, lsn);
-        let bytes = table.meta().file_bytes;
-        tables.push((level, table));
-        bytes
+        let tables = pieces.finish().into_iter();
+        tables.map(|(level, piece)| (level, self.table(piece, lsn))).collect()
     }
 }
 
