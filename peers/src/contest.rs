@@ -141,7 +141,8 @@ impl Contest<'_> {
             ranks.iter_mut().for_each(|rank| rank.truncate(FINALISTS));
             let reads = |at: &usize| workloads[*at].only_reads();
             let (together, apart): (Vec<usize>, Vec<usize>) = (0..workloads.len()).partition(reads);
-            for group in std::iter::once(together).chain(apart.into_iter().map(|at| vec![at])) {
+            let groups = std::iter::once(together).chain(apart.into_iter().map(|at| vec![at]));
+            for group in groups.filter(|group| !group.is_empty()) {
                 self.finals(side, &group, &mut ranks)?;
             }
         }

@@ -1,6 +1,6 @@
-//! Frames: the machine's memory, asked for before a workload, so that no figure has what that costs.
+//! Frames: the machine's memory, asked for before a workload that writes, so that no figure has what that costs.
 //!
-//! Place: `session` has it done before each workload, where `--touch` says so.
+//! Place: `session` has it done before each workload that writes, where `--touch` says so.
 //!
 //! The host of a virtual machine gives it memory when it is used first, and takes back what lies free for some seconds. Then
 //! whoever comes first pays: 2.1 to 2.4 s/GiB on huge pages here, where the same costs 0.1 s afterwards. A store that fills a
