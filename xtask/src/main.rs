@@ -19,7 +19,7 @@ const MENU: &str = "\
 cargo x COMMAND
 
   ci [STEP]...              what a change must pass, step by step with times
-                            (fmt, tidy, clippy, doc, test, sorted, loom, tour; all if none is named)
+                            (fmt, tidy, clippy, doc, test, lazy, runs, loom, tour; all if none is named)
   tidy                      the style that a program can check; seconds, no build
   loom [FILTER]             the model-checked tests (default filter: loom_)
   soak [NAME [ROUNDS]]      the heavy tests; without a name, the list of them

@@ -66,12 +66,12 @@ pub struct Composed {
     /// The memory component
     #[arg(long, alias = "memtablerep", value_enum, default_value = "two-tier")]
     pub component: Component,
-    /// Runs that are full when the oldest are flushed (runs)
-    #[arg(long, default_value_t = 4, value_name = "N")]
-    pub memory_runs: usize,
-    /// The part of them that is flushed together (runs), in percent
-    #[arg(long, default_value_t = 100, value_name = "PERCENT")]
-    pub memory_percent: u8,
+    /// Runs that are full when the oldest are flushed (runs) [default: 4]
+    #[arg(long, value_name = "N")]
+    pub memory_runs: Option<usize>,
+    /// The part of them that is flushed together (runs), in percent [default: 100]
+    #[arg(long, value_name = "PERCENT")]
+    pub memory_percent: Option<u8>,
 }
 
 impl Composed {
@@ -80,9 +80,32 @@ impl Composed {
         match self.component {
             Component::Sorted => Memory::Sorted,
             Component::TwoTier => Memory::TwoTier,
-            Component::Runs => Memory::Runs { runs: self.memory_runs, merged_percent: self.memory_percent },
+            Component::Runs => Memory::Runs {
+                runs: self.memory_runs.unwrap_or(4),
+                merged_percent: self.memory_percent.unwrap_or(100),
+            },
         }
     }
+
+    /// What is given and would change nothing.
+    pub fn check(&self) -> Result<(), String> {
+        let given =
+            [("memory-runs", self.memory_runs.is_some()), ("memory-percent", self.memory_percent.is_some())];
+        if self.component == Component::Runs { Ok(()) } else { refuse(&given, "--component runs") }
+    }
+}
+
+/// Fails if one of these flags, which need another one, is given.
+fn refuse(flags: &[(&str, bool)], needs: &str) -> Result<(), String> {
+    let given = flags.iter().find(|(_, is_given)| *is_given);
+    given.map_or(Ok(()), |(name, _)| Err(format!("--{name} changes nothing without {needs}")))
+}
+
+fn within(name: &str, value: f64, least: f64, most: f64) -> Result<(), String> {
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    Err(format!("--{name} is {value}, but must be from {least} to {most}"))
 }
 
 /// The layout of tables.
@@ -102,9 +125,9 @@ pub struct LaidOut {
     /// The layout of tables
     #[arg(long, value_enum, default_value = "leveled")]
     pub layout: Laid,
-    /// Runs of a tier (tiered, lazy-leveled)
-    #[arg(long, default_value_t = 8, value_name = "N")]
-    pub runs: usize,
+    /// Runs of a tier (tiered, lazy-leveled) [default: 8]
+    #[arg(long, value_name = "N")]
+    pub runs: Option<usize>,
     /// The part of a tier's runs that is merged (tiered), or of the last run's bytes that may lie above it (lazy-leveled)
     /// [default: 100; 50]
     #[arg(long, value_name = "PERCENT")]
@@ -114,16 +137,25 @@ pub struct LaidOut {
 impl LaidOut {
     /// As the store takes it, which checks the numbers.
     pub fn layout(&self) -> Layout {
+        let runs = self.runs.unwrap_or(8);
         match self.layout {
             Laid::Leveled => Layout::Leveled,
             Laid::Tiered => {
                 let merged_percent =
                     self.percent.map_or(100, |percent| u8::try_from(percent).unwrap_or(u8::MAX));
-                Layout::Tiered { runs: self.runs, merged_percent }
+                Layout::Tiered { runs, merged_percent }
             }
-            Laid::LazyLeveled => {
-                Layout::LazyLeveled { runs: self.runs, upper_percent: self.percent.unwrap_or(50) }
-            }
+            Laid::LazyLeveled => Layout::LazyLeveled { runs, upper_percent: self.percent.unwrap_or(50) },
+        }
+    }
+
+    /// What is given and would change nothing, or is no percentage.
+    pub fn check(&self) -> Result<(), String> {
+        let given = [("runs", self.runs.is_some()), ("percent", self.percent.is_some())];
+        match self.layout {
+            Laid::Leveled => refuse(&given, "--layout tiered or lazy-leveled"),
+            Laid::Tiered => within("percent", self.percent.unwrap_or(100).into(), 1.0, 100.0),
+            Laid::LazyLeveled => Ok(()),
         }
     }
 }
@@ -302,13 +334,6 @@ impl Bench {
 
     /// What is wrong with the rest, if anything.
     pub fn check(&self) -> Result<(), String> {
-        let within = |name: &str, value: f64, least: f64, most: f64| {
-            if (least..=most).contains(&value) {
-                Ok(())
-            } else {
-                Err(format!("--{name} must be from {least} to {most}"))
-            }
-        };
         let count = |name, value: u64, most: u64| within(name, value as f64, 1.0, most as f64);
         if self.key_size < 9 {
             return Err(
@@ -333,6 +358,11 @@ impl Bench {
         within("rate", self.rate.unwrap_or(1.0), 1e-3, 1e9)?;
         within("duration", self.duration.unwrap_or(1.0), 1e-3, 1e9)?;
         within("compression-ratio", self.compression_ratio, 0.0, 1.0)?;
+        self.composed.check()?;
+        self.laid.check()?;
+        if self.drain > self.background {
+            return Err(format!("--drain is {}, but --background is {}", self.drain, self.background));
+        }
         self.settings().keyspace_options().validate().map_err(|error| error.to_string())
     }
 

@@ -149,6 +149,11 @@ fn what_cannot_be_measured_is_said() {
     };
     assert!(refused(&["--benchmarks", "fillnothing"]).contains("there are fillseq, fillrandom"));
     assert!(refused(&["--key-size", "8"]).contains("9 or more"));
-    assert!(refused(&["--rate", "0"]).contains("--rate must be from"));
-    assert!(refused(&["--threads", "0"]).contains("--threads must be from 1"));
+    assert!(refused(&["--rate", "0"]).contains("--rate is 0, but must be from"));
+    assert!(refused(&["--threads", "0"]).contains("--threads is 0, but must be from 1"));
+    assert!(refused(&["--layout", "tiered", "--percent", "500"]).contains("--percent is 500, but must be"));
+    assert!(refused(&["--drain", "5"]).contains("--background is 2"));
+    for (changes_nothing, without) in [("--runs", "--layout tiered"), ("--memory-runs", "--component runs")] {
+        assert!(refused(&[changes_nothing, "4"]).contains(without), "{changes_nothing}");
+    }
 }

@@ -150,8 +150,8 @@ pub fn drawing(stats: &Stats) -> String {
     text.push_str(
         "  memory   what is in the log, but in no table yet\n\
          \x20 L0       tables as they were written from memory; they may overlap\n\
-         \x20 L1...    merged tables, one behind the other in key order; a level may hold ten\n\
-         \x20          times what the one above holds before it is merged into the next\n\
+         \x20 L1...    merged tables; those of a level lie one behind the other in key order, and\n\
+         \x20          the deeper the level, the older they are\n\
          A version is one write of a key: a put or a delete. Old ones go when levels are merged.\n",
     );
     text

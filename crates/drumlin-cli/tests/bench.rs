@@ -124,12 +124,12 @@ fn misuse_is_said_before_anything_is_made() {
     let store = Store::new();
     for (args, part) in [
         (&["bench", "--benchmarks", "fillnothing"][..], "there is no workload fillnothing"),
-        (&["bench", "--num", "0"], "--num must be"),
-        (&["bench", "--rate", "nan"], "--rate must be"),
-        (&["bench", "--duration", "inf"], "--duration must be"),
-        (&["bench", "--duration=-1"], "--duration must be"),
-        (&["bench", "--threads", "1000000"], "--threads must be"),
-        (&["bench", "--compression-ratio", "2"], "--compression-ratio must be"),
+        (&["bench", "--num", "0"], "--num is 0, but must be"),
+        (&["bench", "--rate", "nan"], "--rate is NaN, but must be"),
+        (&["bench", "--duration", "inf"], "--duration is inf, but must be"),
+        (&["bench", "--duration=-1"], "--duration is -1, but must be"),
+        (&["bench", "--threads", "1000000"], "--threads is 1000000, but must be"),
+        (&["bench", "--compression-ratio", "2"], "--compression-ratio is 2, but must be"),
         (&["limits", "--seconds", "inf"], "--seconds must be"),
         (&["limits", "--threads", "0"], "--threads must be"),
         (&["limits", "--size", "0"], "--size must be"),

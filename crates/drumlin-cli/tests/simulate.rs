@@ -78,6 +78,8 @@ fn what_no_store_can_have_is_wrong_usage() {
             store.run(["simulate", "--layout", "tiered", "--records", "10"].iter().chain(&wrong).copied());
         assert_eq!(said.code, Some(2), "{wrong:?}: {said:?}");
     }
+    let said = store.run(["simulate", "--layout", "leveled", "--runs", "3"]);
+    assert_eq!(said.code, Some(2), "{said:?}");
     let said = store.run(["--keyspace", "k", "simulate"]);
     assert_eq!(said.code, Some(2), "{said:?}");
 }

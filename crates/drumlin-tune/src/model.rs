@@ -223,7 +223,7 @@ fn simulated(candidate: &Candidate, wanted: &Wanted) -> Result<Vec<Shape>, Error
     let turns = if overwrites && keys / memtable_puts < FLUSHES_MANY { STEADY_TURNS } else { 1 };
     let (mut full, mut at) = (None, simulation.point());
     while at.puts < keys * turns {
-        simulation.step()?;
+        simulation.step(keys * turns - at.puts)?;
         at = simulation.point();
         if at.puts >= keys && full.is_none() {
             full = Some((at.puts, at.puts as f64 * at.write_amplification));

@@ -64,7 +64,8 @@ pub struct Options {
     pub direct_reads: bool,
     /// How memory in two tiers is kept.
     pub two_tier: TwoTier,
-    /// Snapshots forgotten for longer than this are released. Default: never.
+    /// Snapshots that nobody has used for longer than this are released when the next flush or merge begins; until then they may
+    /// be used, and count as used again. Default: never.
     pub snapshot_expiry: Option<Duration>,
     /// Directory for the tables of each level, by level number; levels not named live in the store's own. It is not stored: give
     /// the same at every open, or tables are missing ([`Error::Corruption`]). A directory belongs to one store alone: an open for

@@ -32,6 +32,7 @@ pub fn run(args: &Args, asked: &Simulate) -> Result<()> {
     let limit = memory_bytes / MEMTABLE_SHARE;
     let put_bytes = bytes(asked.key_size.saturating_add(asked.value_size));
     let refused = |error: drumlin::Error| Failure::Usage(error.to_string());
+    asked.laid.check().map_err(Failure::Usage)?;
     let store = Options { memory_bytes, ..Options::default() };
     store.validate().map_err(refused)?;
     let options = KeyspaceOptions {
@@ -72,12 +73,12 @@ pub fn run(args: &Args, asked: &Simulate) -> Result<()> {
     let (mut course, mut tiers): (Vec<Point>, _) = (Vec::new(), TierBytes::default());
     while point.puts < asked.records {
         interrupt::check()?;
-        simulation.step().map_err(refused)?;
+        simulation.step(asked.records - point.puts).map_err(refused)?;
         point = simulation.point();
         if point.puts * 2 >= asked.records {
             tiers.add(point.levels.iter().map(|level| (simulation.tier_of(level.number), level.bytes)));
         }
-        bar.at(point.puts.min(asked.records));
+        bar.at(point.puts);
         if course.last().is_none_or(|last| point.puts >= last.puts + last.puts / COURSE_PARTS) {
             course.push(point.clone());
         }
@@ -94,9 +95,7 @@ pub fn run(args: &Args, asked: &Simulate) -> Result<()> {
         drawing(&mut out, &point.levels)?;
     }
     if asked.real {
-        // A memtable of the last keys and the first would lie over all.
-        let puts = if asked.ascending { asked.records } else { point.puts };
-        let twin = Twin::fill(args, &simulation, (&options, &workload), (memory_bytes, limit), puts)?;
+        let twin = Twin::fill(args, &simulation, (&options, &workload), (memory_bytes, limit), point.puts)?;
         tell_twin(args, &mut out, &twin, &twin.difference(point.write_amplification, &tiers))?;
     }
     if let Some(file) = &asked.svg {
