@@ -363,7 +363,9 @@ impl Bench {
         if self.drain > self.background {
             return Err(format!("--drain is {}, but --background is {}", self.drain, self.background));
         }
-        self.settings().keyspace_options().validate().map_err(|error| error.to_string())
+        let settings = self.settings();
+        settings.options().validate().map_err(|error| error.to_string())?;
+        settings.keyspace_options().validate().map_err(|error| error.to_string())
     }
 
     /// What `workload` is to do.

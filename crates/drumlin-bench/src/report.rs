@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::drive::{Measured, Plan};
 use crate::engine::{Holds, Traffic};
 use crate::latency::Percentiles;
-use crate::workload::Workload;
+use crate::workload::{Kind, Workload};
 
 /// Latencies of one kind of operation.
 #[derive(Clone, Debug, Serialize)]
@@ -213,6 +213,11 @@ pub fn grouped(number: f64) -> String {
     text
 }
 
+/// So many of a thing.
+fn counted(number: u64, thing: &str) -> String {
+    format!("{} {thing}{}", grouped(number as f64), if number == 1 { "" } else { "s" })
+}
+
 fn mib(bytes: u64) -> String {
     format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
 }
@@ -237,13 +242,15 @@ impl fmt::Display for Line {
         }
         write!(f, ", {:.2} µs of processor each", self.processor_us)?;
         writeln!(f)?;
+        let finds = self.latencies.iter().any(|of| Kind::FINDING.iter().any(|kind| kind.name() == of.kind));
         let mut about = format!(
-            "{} operations on {} keys of {} + {} bytes, {} threads, {} durability, batches of {}, {} of memory",
+            "{} operations{} on {} keys of {} + {} bytes, {}, {} durability, batches of {}, {} of memory",
             grouped(self.operations as f64),
+            if finds { format!(", {} found,", grouped(self.found as f64)) } else { String::new() },
             grouped(self.keys as f64),
             self.key_bytes,
             self.value_bytes,
-            self.threads,
+            counted(self.threads, "thread"),
             self.durability,
             self.batch,
             mib(self.memory_bytes)
@@ -251,22 +258,25 @@ impl fmt::Display for Line {
         if let Some(rate) = self.asked_rate {
             write!(about, ", asked for {} a second", grouped(rate))?;
         }
-        writeln!(f, "{:23}{about}", "")?;
+        writeln!(f, "{:23}{about}\n{:23}{}", "", "", self.settings)?;
         let mut moved = Vec::new();
         if let Some(times) = self.write_amplification {
-            moved.push(format!("written {times:.2} times"));
+            moved.push(format!("write amplification {times:.2}"));
         }
         if let Some(times) = self.table_write_amplification {
-            moved.push(format!("{times:.2} without the log"));
+            moved.push(format!("of tables alone {times:.2}"));
         }
         if let (Some(bytes), true) = (self.device_written, self.user_bytes > 0) {
-            moved.push(format!("{:.2} as the system counts", bytes as f64 / self.user_bytes as f64));
+            moved.push(format!("as the system counts {:.2}", bytes as f64 / self.user_bytes as f64));
         }
         if let (Some(reads), Some(bytes)) = (self.reads_per_operation, self.read_bytes_per_operation) {
             moved.push(format!("{reads:.3} file reads of {bytes:.0} bytes an operation"));
         }
         if let Some(times) = self.space_amplification {
-            moved.push(format!("{times:.2} times the space"));
+            moved.push(format!("space amplification {times:.2}"));
+        }
+        if let Some(times) = self.table_space_amplification {
+            moved.push(format!("of tables alone {times:.2}"));
         }
         if let Some(peak) = self.resident_peak {
             moved.push(format!("resident at most {}", mib(peak)));
@@ -275,7 +285,7 @@ impl fmt::Display for Line {
             writeln!(f, "{:23}{}", "", moved.join(", "))?;
         }
         let held = [
-            self.tables.map(|tables| format!("{} tables", grouped(tables as f64))),
+            self.tables.map(|tables| counted(tables, "table")),
             self.memtable_bytes.map(|bytes| format!("{} in memtables", mib(bytes))),
             self.log_bytes.map(|bytes| format!("{} of log", mib(bytes))),
         ];

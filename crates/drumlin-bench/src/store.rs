@@ -126,6 +126,24 @@ impl Settings {
             ..KeyspaceOptions::default()
         }
     }
+
+    /// With those of a keyspace that is there: what was asked for changes nothing in it.
+    fn of_existing(self, options: &KeyspaceOptions) -> Settings {
+        Settings {
+            memory: options.memory,
+            layout: options.layout,
+            level0_tables: options.level0_tables,
+            level1_bytes: options.level1_bytes,
+            level_ratio: options.level_ratio,
+            memtable_bytes: options.memtable_bytes,
+            compression: options.compression,
+            block_bytes: options.block_bytes,
+            table_bytes: options.table_bytes,
+            filter_bits: options.filter_bits_per_key,
+            filter_allocation: options.filter_allocation,
+            ..self
+        }
+    }
 }
 
 /// An open store.
@@ -154,7 +172,8 @@ impl Store {
             )));
         }
         let keyspace = db.keyspace(KEYSPACE, settings.keyspace_options())?;
-        Ok(Store { db, keyspace, files, settings: settings.clone() })
+        let settings = settings.clone().of_existing(&keyspace.options());
+        Ok(Store { db, keyspace, files, settings })
     }
 
     /// Its figures.

@@ -42,6 +42,17 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// Those that find something, or nothing.
+    pub const FINDING: [Kind; 7] = [
+        Kind::Get,
+        Kind::GetAbsent,
+        Kind::GetMany,
+        Kind::Scan,
+        Kind::Walk,
+        Kind::WalkBack,
+        Kind::PutIfAbsent,
+    ];
+
     /// Its name in reports.
     pub fn name(self) -> &'static str {
         match self {

@@ -126,14 +126,14 @@ Examples:
 Looks at some 2,500 sets of options: memory component and its runs, layout and its runs, ratio of levels, size of \
 memtables, filter bits, size of blocks. Each is predicted by what its layout comes to, which is simulated; 24 at most, the \
 best of each memory and layout and then ever sparser down the list, are measured on stores that are a sixteenth as large, the best of these on larger ones, the last three and the usual options at \
-full size. Stores are made in a directory of their own under --db, or where temporary files go, and removed.
+full size, three times in turns: what does not beat the usual options by more than trials differ by is not chosen. Stores are made in a directory of their own under --db, or where temporary files go, and removed.
 
 A file describes a workload in JSON: {\"mix\": {\"put\": 0.3, \"get\": 0.6, \"get absent\": 0.05, \"scan\": 0.05}, \"keys\": \
 \"zipfian\", \"scan\": 20, \"begins\": \"full\"}. Shares need not add up to one; operations are put, insert, get, get absent, scan, \
 update, put if absent, delete; keys are uniform, zipfian, latest or sequence; it begins full, half or empty.
 
 With --json, a line a trial, {\"candidate\",\"size\",\"predicted_rate\",\"rate\",\"table_write_amplification\"}, then \
-{\"choice\":{\"candidate\",\"measured\":{...}},\"usual\":{...},\"candidates\",\"rust\",\"arguments\",\"bench\"}; with --grid then \
+{\"choice\":{\"candidate\",\"measured\":{...}},\"usual\":{...},\"doubtful\":{...},\"candidates\",\"rust\",\"arguments\",\"bench\"}; with --grid then \
 {\"grid\":[{\"candidate\",\"rate\"},...],\"choice_of_best\"}.";
 
 pub const SIMULATE: &str = "\
@@ -271,7 +271,7 @@ Examples:
   drumlin bench --benchmarks fillrandom --num 5000000 --rate 80000
   drumlin bench --benchmarks list
 
-Names and flags are those of RocksDB's db_bench, YCSB, and the papers. A workload that needs a full store finds one: what \
+Names are those of RocksDB's db_bench, YCSB and the papers, flags those of db_bench where both have them. A workload that needs a full store finds one: what \
 the workloads before it left, or a fill that is not timed. Where something is written, the time ends when every \
 flush and merge that is owed is done; the rate of the burst before stands beside it. Bytes written and read are \
 counted where the store calls files, the log by its position; beside them stands what the system counts. With --rate, \
@@ -279,7 +279,7 @@ operations begin when they are due, whatever the store does, and latencies count
 the store, closed or as a kill leaves it, and time its first get and scan, too.
 
 Without --db the store is made in the system's temporary directory and removed. With it, DIR must be new or empty, and the \
-store of the last round stays there; --use-existing-db measures one that a bench left there.
+store of the last round stays there; --use-existing-db measures one that a bench left there, with the layout and memory that it has.
 
 With --json: one object a workload and round, as soon as it is done: {\"workload\",\"engine\",\"settings\",\"round\",\
 \"keys\",\"key_bytes\",\"value_bytes\",\"threads\",\"asked_rate\",\"batch\",\"durability\",\"memory_bytes\",\"operations\",\

@@ -32,10 +32,12 @@ fn a_line_says_what_its_figure_hangs_on() {
         " ops/s, burst ",
         " MiB owed",
         "2,000 operations on 2,000 keys of 16 + 100 bytes, 2 threads, Process durability, batches of 1, 16.0 MiB of memory",
-        "written ",
-        "without the log",
+        "2,000 operations, 2,000 found, on 2,000 keys",
+        "blocks of 4096 bytes, Lz4, 10 filter bits a key, 2 background threads",
+        "write amplification ",
+        "of tables alone ",
         "file reads of ",
-        "times the space",
+        "space amplification ",
         "resident at most ",
         "p99.99 ",
         ", max ",
@@ -130,6 +132,7 @@ fn misuse_is_said_before_anything_is_made() {
         (&["bench", "--duration=-1"], "--duration is -1, but must be"),
         (&["bench", "--threads", "1000000"], "--threads is 1000000, but must be"),
         (&["bench", "--compression-ratio", "2"], "--compression-ratio is 2, but must be"),
+        (&["bench", "--memory", "1"], "memory_bytes is 1048576, but must be"),
         (&["limits", "--seconds", "inf"], "--seconds must be"),
         (&["limits", "--threads", "0"], "--threads must be"),
         (&["limits", "--size", "0"], "--size must be"),
@@ -167,9 +170,13 @@ fn a_named_directory_keeps_the_store_and_it_is_measured_again() {
     store.run([&["bench", "--benchmarks", "filluniquerandom"], &SMALL[..]].concat()).ok();
     assert!(fs::symlink_metadata(store.path()).unwrap().is_symlink(), "the place is the user's");
     assert!(elsewhere.join("CURRENT").exists());
-    let again = ["--json", "bench", "--use-existing-db", "--benchmarks", "readrandom"];
+    let again = ["--json", "bench", "--use-existing-db", "--layout", "tiered", "--benchmarks", "readrandom"];
     let line = store.run([&again[..], &SMALL[..]].concat()).json();
     assert_eq!(line["found"], 2000);
+    assert!(
+        line["settings"].as_str().is_some_and(|said| said.contains("level 1 of")),
+        "as it was made: {line}"
+    );
     let none = Store::new();
     fs::create_dir(none.path()).unwrap();
     none.run(["bench", "--use-existing-db", "--num", "10"]).fails(1);

@@ -56,6 +56,7 @@ fn what_cannot_be_tuned_is_refused() {
         (vec!["--workload", "recover"], "nothing to tune"),
         (vec!["--workload", "ycsba", "--key-size", "3"], "--key-size"),
         (vec!["--workload", "ycsba", "--memory", "1"], "--memory"),
+        (vec!["--workload", "ycsba", "--compression-ratio", "7"], "--compression-ratio"),
     ] {
         let said = store.run(["tune"].into_iter().chain(words));
         assert!(said.fails(2).err.contains(why), "{why}");

@@ -1,13 +1,13 @@
 //! The search: from all candidates to one.
 //!
-//! Place: run by the command line, which shows every step.
+//! Place: run by the command line, which shows every step. Tests: below, tests/tune.rs.
 //!
 //! 1. All candidates are predicted at full size. Two dozen, or as many as there is time for, are measured small: the best of each
 //!    memory component and layout, then ever sparser down the list, as neighbours differ by less than a trial tells.
 //! 2. Of those measured the best third goes on, at four times the size, until it is the full one; there the last few are left.
 //! 3. What was measured of a candidate, beside what was predicted of it at that size, scales what is predicted of it at the next.
-//! 4. The usual options take part to the end, and are the choice where nothing is better: nobody is told to change what need not
-//!    be changed.
+//! 4. The usual options take part to the end, and are the choice unless another is faster beyond what trials of the same differ by:
+//!    its slowest beats their fastest. Nobody is told to change what need not be changed.
 
 use std::path::Path;
 use std::time::Duration;
@@ -24,8 +24,10 @@ use crate::wanted::Wanted;
 const FIRST_MAX: usize = 24;
 /// Candidates that are measured at full size.
 const LAST: usize = 3;
-/// How often they are measured.
-const LAST_ROUNDS: usize = 2;
+/// How often they are measured: of two that are the same, all trials of one are faster than all of the other once in twenty times.
+const LAST_ROUNDS: usize = 3;
+/// How often a grid is.
+const GRID_ROUNDS: usize = 2;
 /// So many times as large is each next size, and one of so many candidates comes to it.
 const GROWTH: f64 = 4.0;
 const STAY_OF: f64 = 3.0;
@@ -62,8 +64,19 @@ pub struct Measured {
     pub predicted: f64,
     /// The same by the model alone.
     pub modelled: f64,
-    /// What the trial said.
+    /// What the trials said, in the mean.
     pub outcome: Outcome,
+    /// Operations a second of the slowest trial and of the fastest.
+    pub slowest: f64,
+    /// See `slowest`.
+    pub fastest: f64,
+}
+
+impl Measured {
+    /// True if it is faster by enough to be told of, beyond what trials differ by.
+    fn beats(&self, other: &Measured) -> bool {
+        self.outcome.rate > other.outcome.rate * WORTH && self.slowest > other.fastest
+    }
 }
 
 /// What the search tells while it goes on.
@@ -85,6 +98,8 @@ pub struct Choice {
     pub best: Predicted,
     /// The usual options, measured likewise.
     pub usual: Predicted,
+    /// What was faster in the mean than these, if no more than trials differ by: then they are the best.
+    pub doubtful: Option<Predicted>,
     /// All, the best predicted first.
     pub all: Vec<Predicted>,
 }
@@ -134,7 +149,15 @@ pub fn run(wanted: &Wanted, time: Duration, directory: &Path, watch: &mut dyn Wa
                 // Of one that was never measured, others tell how far off the model is on this machine.
                 let predicted = predictions[number] * if known { 1.0 } else { median(&factors) };
                 let modelled = model.cost(&candidate, &scaled)?.rate(&scaled);
-                let measured = Measured { size, predicted, modelled, outcome: mean(&outcomes[number]) };
+                let rates = || outcomes[number].iter().map(|outcome| outcome.rate);
+                let measured = Measured {
+                    size,
+                    predicted,
+                    modelled,
+                    outcome: mean(&outcomes[number]),
+                    slowest: rates().fold(f64::INFINITY, f64::min),
+                    fastest: rates().fold(0.0, f64::max),
+                };
                 factors.push(measured.outcome.rate / modelled);
                 watch.measured(&candidate, &measured)?;
                 all[place].measured = Some(measured);
@@ -143,16 +166,21 @@ pub fn run(wanted: &Wanted, time: Duration, directory: &Path, watch: &mut dyn Wa
         left.sort_by(|&a, &b| rate(&all[b]).total_cmp(&rate(&all[a])));
         left.truncate(((left.len() as f64 / STAY_OF).ceil() as usize).max(LAST));
     }
-    let best = left.first().copied().filter(|&best| rate(&all[best]) > rate(&all[usual]) * WORTH);
+    let beats = |place: usize| {
+        all[place].measured.zip(all[usual].measured).is_some_and(|(this, usual)| this.beats(&usual))
+    };
+    let best = left.iter().copied().find(|&place| beats(place)).unwrap_or(usual);
+    let doubtful = left.first().copied().filter(|&first| best == usual && first != usual);
     let off = |p: &Predicted| p.measured.map(|measured| measured.outcome.rate / measured.modelled);
     let factor = median(&all.iter().filter_map(off).collect::<Vec<_>>());
     for predicted in &mut all {
         predicted.rate *= factor;
         predicted.cost = predicted.cost.times(1.0 / factor);
     }
-    let (best, usual) = (all[best.unwrap_or(usual)].clone(), all[usual].clone());
+    let of = |place: usize| all[place].clone();
+    let (best, usual, doubtful) = (of(best), of(usual), doubtful.map(of));
     all.sort_by(|a, b| b.rate.total_cmp(&a.rate));
-    Ok(Choice { best, usual, all })
+    Ok(Choice { best, usual, doubtful, all })
 }
 
 /// A small grid, and the choice, all measured at full size for so many seconds each, in turns: to see what a search of everything
@@ -169,7 +197,7 @@ pub fn grid(
     all = all.iter().copied().chain(others).collect();
     watch.stage(all.len(), 1.0, time)?;
     let mut outcomes = vec![Vec::new(); all.len()];
-    for _ in 0..LAST_ROUNDS {
+    for _ in 0..GRID_ROUNDS {
         for (candidate, outcomes) in all.iter().zip(&mut outcomes) {
             let mut run =
                 |progress: &Progress| trial::run(candidate, wanted, time, &directory.join("store"), progress);
@@ -238,4 +266,26 @@ fn first(all: &[Predicted], seconds: f64, scaled: &Wanted) -> Vec<usize> {
     chosen.extend(steps.take_while(|place| *place < rest.len()).map(|place: usize| rest[place]));
     chosen.truncate(most);
     chosen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_trials_differ_by_is_no_reason_to_change_options() {
+        let of = |rates: [f64; 3]| Measured {
+            size: 1.0,
+            predicted: 1.0,
+            modelled: 1.0,
+            outcome: Outcome { rate: rates.iter().sum::<f64>() / 3.0, write_amplification: None },
+            slowest: rates[0],
+            fastest: rates[2],
+        };
+        let usual = of([90.0, 100.0, 110.0]);
+        assert!(of([111.0, 112.0, 113.0]).beats(&usual));
+        assert!(!of([109.0, 130.0, 150.0]).beats(&usual), "one of them was no faster");
+        assert!(!of([100.0, 101.0, 102.0]).beats(&of([99.0, 99.0, 99.0])), "not worth it");
+        assert!(!usual.beats(&usual));
+    }
 }

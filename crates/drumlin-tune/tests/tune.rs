@@ -82,9 +82,14 @@ fn a_search_narrows_from_all_candidates_to_one_at_full_size() {
     for ended in [&choice.best, &choice.usual] {
         assert_eq!(ended.measured.map(|m| m.size), Some(1.0));
     }
-    let at_full = |m: &&(Candidate, Measured)| m.1.size == 1.0;
-    let most = log.measured.iter().filter(at_full).map(|(_, m)| m.outcome.rate).fold(0.0, f64::max);
-    assert!(rate(&choice.best) >= most / 1.03, "{} of {most}", rate(&choice.best));
+    let usual = choice.usual.measured.expect("to the end");
+    let beats_usual = |m: &Measured| {
+        m.size == 1.0 && m.outcome.rate > usual.outcome.rate * 1.03 && m.slowest > usual.fastest
+    };
+    let better = log.measured.iter().filter(|(_, m)| beats_usual(m));
+    let best = better.max_by(|(_, a), (_, b)| a.outcome.rate.total_cmp(&b.outcome.rate));
+    assert_eq!(choice.best.candidate, best.map_or(Candidate::default(), |(candidate, _)| *candidate));
+    assert!(choice.doubtful.is_none() || choice.best.candidate == Candidate::default());
 
     let svg = picture::svg("ycsba", &choice);
     let document = roxmltree::Document::parse(&svg).expect("XML");

@@ -1,7 +1,9 @@
 //! `get KEY`: the value's bytes, and nothing else.
 //!
-//! 1. No line end is added. With `--json`: one object with key and value.
+//! 1. No line end is added, but on a terminal. With `--json`: one object with key and value.
 //! 2. An absent key prints nothing and exits 1; with `--json` its value is null.
+
+use std::io::{self, IsTerminal};
 
 use crate::args::{Args, Get};
 use crate::failure::{Failure, Result};
@@ -27,6 +29,9 @@ pub fn run(args: &Args, get: &Get) -> Result<()> {
         out.bytes(&line)?;
     } else if let Some(value) = &value {
         out.bytes(value)?;
+        if io::stdout().is_terminal() {
+            out.bytes(b"\n")?;
+        }
     }
     out.finish()?;
     match value {

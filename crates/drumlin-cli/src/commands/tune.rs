@@ -75,6 +75,9 @@ fn wanted_by(tune: &Tune) -> Result<Wanted> {
     {
         return refuse("--num, --threads and --minutes must be positive, and --memory 16 or more");
     }
+    if !(0.0..=1.0).contains(&tune.compression_ratio) {
+        return refuse("--compression-ratio must be from 0 to 1");
+    }
     if tune.grid.is_some_and(|seconds| !(seconds > 0.0 && seconds <= 1e6)) {
         return refuse("--grid must be positive");
     }
@@ -195,6 +198,7 @@ fn tell(args: &Args, out: &mut Output, wanted: &Wanted, choice: &Choice) -> Resu
         return out.line(json!({
             "choice": figures(&choice.best),
             "usual": figures(&choice.usual),
+            "doubtful": choice.doubtful.as_ref().map(figures),
             "candidates": choice.all.len(),
             "rust": paste::rust(&choice.best.candidate, memory),
             "arguments": paste::arguments(&choice.best.candidate, memory),
@@ -202,14 +206,43 @@ fn tell(args: &Args, out: &mut Output, wanted: &Wanted, choice: &Choice) -> Resu
         }));
     }
     let rate = |of: &Predicted| of.measured.map_or(0.0, |measured| measured.outcome.rate);
-    out.line(format_args!(
-        "\nOf {} candidates the best is: {}\n{} operations a second, {:.2} times as many as with the usual options ({}).\n",
-        count(choice.all.len() as u64),
-        choice.best.candidate,
-        count(rate(&choice.best) as u64),
-        rate(&choice.best) / rate(&choice.usual).max(1.0),
-        count(rate(&choice.usual) as u64),
-    ))?;
+    let rates = |of: &Predicted| {
+        let (slowest, fastest) =
+            of.measured.map_or((0.0, 0.0), |measured| (measured.slowest, measured.fastest));
+        format!(
+            "{} a second (from {} to {})",
+            count(rate(of) as u64),
+            count(slowest as u64),
+            count(fastest as u64)
+        )
+    };
+    let (candidates, best) = (count(choice.all.len() as u64), &choice.best);
+    if best.candidate == choice.usual.candidate {
+        out.line(format_args!(
+            "\nOf {candidates} candidates none is better than the usual options: {}.",
+            rates(best)
+        ))?;
+        if let Some(doubtful) = &choice.doubtful {
+            out.line(format_args!(
+                "No more than trials differ by: {}: {}.",
+                doubtful.candidate,
+                rates(doubtful)
+            ))?;
+        }
+    } else {
+        out.line(format_args!(
+            "\nOf {candidates} candidates the best is: {}\n{}, {:.2} times as many as with the usual options: {}.",
+            best.candidate,
+            rates(best),
+            rate(best) / rate(&choice.usual).max(1.0),
+            rates(&choice.usual),
+        ))?;
+    }
+    let is_in_memory = |measured: &Measured| measured.outcome.write_amplification == Some(0.0);
+    if best.measured.as_ref().is_some_and(is_in_memory) {
+        out.line("Nothing was written to tables: what is said of layouts, filters and blocks was not put to the test.")?;
+    }
+    out.line("")?;
     out.line(paste::rust(&choice.best.candidate, memory))?;
     match paste::bench(&choice.best.candidate, wanted) {
         Some(line) => out.line(format_args!("\n{line}")),
@@ -246,6 +279,8 @@ fn figures(of: &Predicted) -> Value {
             "size": measured.size,
             "predicted_rate": measured.predicted,
             "rate": measured.outcome.rate,
+            "slowest": measured.slowest,
+            "fastest": measured.fastest,
             "table_write_amplification": measured.outcome.write_amplification,
         })
     });
