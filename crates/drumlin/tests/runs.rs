@@ -57,7 +57,8 @@ fn check(keyspace: &Keyspace, next: u64) {
 }
 
 fn frozen(db: &Db) -> usize {
-    db.stats().keyspaces[0].frozen_memtables
+    let stats = db.stats();
+    stats.keyspaces.iter().find(|keyspace| keyspace.name == "k").expect("is there").frozen_memtables
 }
 
 #[test]
@@ -131,6 +132,8 @@ fn runs_go_when_somebody_needs_them_to() {
     let fs = MemFs::new();
     let resting = |options: Options| {
         let db = open(&fs, options);
+        // Whoever looks for the oldest part of the log is to look beyond it.
+        db.keyspace("idle", keyspace_options(Memory::TwoTier)).expect("makes");
         let keyspace = db.keyspace("k", keyspace_options(runs(8, 50))).expect("makes");
         (db, keyspace)
     };
@@ -168,6 +171,40 @@ fn runs_go_when_somebody_needs_them_to() {
     assert!(live <= (16 << 20) + 16 * SEGMENT as u64, "{live} bytes of log");
     check(&keyspace, next);
     db.close().expect("closes");
+}
+
+/// Regression: a run of a keyspace that is not logged, smaller than an empty memtable, had the log padded without end.
+#[test]
+fn an_empty_run_that_is_not_logged_asks_for_nothing() {
+    let db = open(&MemFs::new(), store_options());
+    let options =
+        KeyspaceOptions { logged: false, memtable_bytes: Some(64 << 10), ..keyspace_options(runs(64, 100)) };
+    let keyspace = db.keyspace("k", options).expect("makes");
+    let mut next = 0;
+    put(&keyspace, &mut next, 100 << 10, false);
+    db.wait_for_idle().expect("idle");
+    check(&keyspace, next);
+}
+
+/// Regression: a keyspace that is not logged held the log from when it was first written to.
+#[test]
+fn what_is_not_logged_holds_no_log() {
+    let db = open(&MemFs::new(), store_options());
+    let options = KeyspaceOptions { logged: false, ..keyspace_options(runs(8, 50)) };
+    let unlogged = db.keyspace("k", options).expect("makes");
+    unlogged.put("a", "1").expect("puts");
+    let other = db.keyspace("other", keyspace_options(Memory::TwoTier)).expect("makes");
+    put(&other, &mut 0, 8 << 20, false);
+    db.wait_for_idle().expect("idle");
+    let live = db.stats().log_live_bytes;
+    assert!(live <= 4 << 20, "{live} bytes of log");
+    let own = |keyspace: &str| {
+        let stats = db.stats();
+        let it = stats.keyspaces.iter().find(|k| k.name == keyspace).expect("is there").clone();
+        it.frozen_memtables + it.levels.iter().map(|level| level.tables).sum::<usize>()
+    };
+    assert_eq!(own("k"), 0, "nor is it flushed for that");
+    assert_eq!(unlogged.get("a").expect("gets").as_deref(), Some(&b"1"[..]));
 }
 
 /// Many keyspaces whose runs would take more than there is: they make room for each other.

@@ -251,6 +251,28 @@ fn a_memtable_that_is_not_logged_keeps_to_its_limit() {
     assert!(db.stats().flushes >= 20, "{}", db.stats().flushes);
 }
 
+/// Regression: nobody was told of a memtable that is not logged and outgrew its limit by what was deleted in ranges.
+#[test]
+fn ranges_deleted_in_a_memtable_that_is_not_logged_count() {
+    let _one = POINTS.lock().unwrap_or_else(|failed| failed.into_inner());
+    let (db, _) = small(&MemFs::new());
+    let usual = KeyspaceOptions::default();
+    let options = KeyspaceOptions { logged: false, memtable_bytes: Some(64 << 10), ..usual };
+    let keyspace = db.keyspace("unlogged", options).expect("makes");
+    let began = Instant::now();
+    for n in 0u64.. {
+        let [start, end] = [0, 1].map(|more| [&(2 * n + more).to_be_bytes()[..], &[7; 1000]].concat());
+        keyspace.delete_range(start, end).expect("deletes");
+        if n > 2000 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        if db.stats().flushes > 0 {
+            break;
+        }
+        assert!(began.elapsed() < Duration::from_secs(20), "{n} ranges, and no flush: {}", db.stats());
+    }
+}
+
 /// Regression: nothing was running, so the store was idle, though the flush of a memtable that had outgrown its limit waited
 /// for a pad of the log that a thread was about to write.
 #[test]

@@ -72,7 +72,7 @@ impl Tally {
     /// It has outgrown its limit and is not logged: that hardly moves the log, so no border comes by itself. Where runs rest, the
     /// one that was turned is filled until then, too.
     fn no_border_comes(&self) -> bool {
-        !self.is_logged && (self.bytes >= self.limit || self.is_behind)
+        !self.is_logged && (!self.is_empty && self.bytes >= self.limit || self.is_behind)
     }
 }
 
@@ -86,12 +86,15 @@ impl Census {
         let mut turnable: Vec<usize> = (0..self.keyspaces.len()).filter(is_turnable).collect();
         // The largest first: they make the most room.
         turnable.sort_by_key(|place| Reverse(of(place).bytes));
-        let oldest = turnable.iter().map(|place| of(place).start).min();
+        let oldest = turnable.iter().map(of).filter(|k| k.is_logged).map(|k| k.start).min();
         let mut staying: usize = turnable.iter().map(|place| of(place).bytes).sum();
         let mut relieves = self.is_short && self.nothing_waits();
         turnable.retain(|place| {
             let keyspace = of(place);
-            let pins = border.log_is_over && Some(keyspace.start) == oldest && !keyspace.has_runs
+            let pins = border.log_is_over
+                && keyspace.is_logged
+                && Some(keyspace.start) == oldest
+                && !keyspace.has_runs
                 || border.space_is_scarce;
             let crowds = staying + border.ahead() >= self.share / 2;
             let relieved = relieves && !keyspace.fails;
@@ -208,6 +211,15 @@ mod tests {
         assert_eq!(census(&[tally(7, 9), tally(3, 5), tally(4, 6)]).turns_at(&border), [0, 2, 1], "all");
     }
 
+    /// Regression: a keyspace that is not logged was turned for the log's sake, and stood before what did hold it.
+    #[test]
+    fn what_is_not_logged_pins_no_log() {
+        let border = Border { log_is_over: true, ..BORDER };
+        let unlogged = Tally { is_logged: false, ..tally(3, 5) };
+        assert_eq!(census(&[tally(7, 9), unlogged, tally(4, 6)]).turns_at(&border), [2]);
+        assert!(census(&[unlogged]).turns_at(&border).is_empty());
+    }
+
     #[test]
     fn short_memory_turns_the_largest_that_can_be_flushed_unless_a_flush_is_to_come() {
         let fails = Tally { fails: true, gate: Some((Lsn(9), 1)), ..tally(1, 90) };
@@ -242,6 +254,8 @@ mod tests {
         let unlogged = |bytes| Tally { is_logged: false, ..tally(1, bytes) };
         assert!(census(&[unlogged(SHARE / 2)]).wants_pad(Lsn(1)));
         assert!(!census(&[unlogged(SHARE / 2 - 1), tally(1, SHARE / 2)]).wants_pad(Lsn(1)));
+        let empty = Tally { is_empty: true, ..unlogged(SHARE / 2) };
+        assert!(!census(&[empty]).wants_pad(Lsn(1)), "it takes as much again right after it is turned");
         let short = |bytes| Census { is_short: true, ..census(&[tally(1, bytes)]) };
         assert!(short(SHARE / 4).wants_pad(Lsn(1)));
         assert!(!short(SHARE / 4 - 1).wants_pad(Lsn(1)), "readers hold the memory");

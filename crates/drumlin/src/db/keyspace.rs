@@ -23,7 +23,7 @@ use super::scan::Scan;
 use super::shape::LevelInfo;
 use super::size::ApproximateSize;
 use super::slice::Slice;
-use super::superversion::{Current, SuperVersion};
+use super::superversion::{Current, Generation, SuperVersion};
 use super::tiering::{Lesson, Tiering};
 use super::timing::Timed;
 use super::write::{self, Cas, Decision};
@@ -94,6 +94,12 @@ impl KeyspaceState {
     pub fn learn(&self, memory: &Memory, flushed: &MemTable) {
         let lesson = Lesson::of(memory, &self.options(), flushed);
         self.tiering.lock().learn(lesson);
+    }
+
+    /// Where the log begins that its memtables hold; none if they are empty, or not in the log.
+    pub fn needs_log_from(&self, now: &SuperVersion) -> Option<Lsn> {
+        let holds = |generation: &&Arc<Generation>| self.logged && !generation.memtable.is_empty();
+        now.generations.iter().rfind(holds).map(|oldest| oldest.start)
     }
 
     pub fn is_dropped(&self) -> bool {

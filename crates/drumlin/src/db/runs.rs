@@ -9,7 +9,7 @@
 //!    log is over its bound and they hold its oldest part.
 //! 2. Who looks for work and who takes a census ask the same question: what one leaves alone the other does not wait for.
 //!
-//! Concurrency: a `Strain` is a value, taken before any lock. Tests: below, tests/runs.rs.
+//! Concurrency: a `Strain` is a value, taken before any lock and with no epoch pinned. Tests: below, tests/runs.rs.
 //! Origin: sLSM §2.1: R runs, of which a part m is merged and written once all are full.
 
 use std::sync::Arc;
@@ -47,7 +47,7 @@ impl Strain {
             let bytes: usize = now.frozen().iter().map(|generation| generation.memtable.bytes()).sum();
             bytes >= runs * keyspace.memtable_limit.load(Ordering::Relaxed)
         };
-        let pins = || self.at.is_some_and(|at| now.generations.last().is_some_and(|g| g.start <= at));
+        let pins = || self.at.is_some_and(|at| keyspace.needs_log_from(now).is_some_and(|from| from <= at));
         let is_asked = || state.waiting_for_room > 0 || state.asked.contains_key(&keyspace.id);
         let is_pressed = || self.of_all || is_asked() || pins() || are_full();
         if runs > 1 && is_pressed() { 1 } else { runs }
@@ -73,27 +73,25 @@ pub(super) fn taken(memory: Memory, passed: usize, is_asked: bool) -> usize {
 impl Store {
     /// What presses runs to go.
     pub(super) fn strain(&self, keyspaces: &KeyspaceMap) -> Strain {
-        let guard = epoch::pin();
-        let resting = || keyspaces.values().filter(|k| k.options().memory.runs() > 1);
-        if resting().all(|k| k.current.load(&guard).frozen().is_empty()) {
+        let rests = |k: &KeyspaceState| {
+            k.options().memory.runs() > 1 && !k.current.load(&epoch::pin()).frozen().is_empty()
+        };
+        if !keyspaces.values().any(|k| rests(k)) {
             return Strain { of_all: false, at: None };
         }
         let segment = self.identity.segment_bytes;
         let live = self.log.get().map_or(0, |log| log.live_bytes());
         let log_is_over = live + segment > self.options.log_bytes() as u64;
-        let oldest = || {
-            keyspaces
-                .values()
-                .filter_map(|k| k.current.load(&guard).generations.last())
-                .map(|g| g.start)
-                .min()
-        };
+        // Asked of the device: who waits for it keeps nothing from being freed.
+        let space_is_scarce = self.is_scarce(live + 4 * segment);
+        let guard = epoch::pin();
+        let oldest = || keyspaces.values().filter_map(|k| k.needs_log_from(k.current.load(&guard))).min();
         // Not what is flushed and not freed yet: that goes by itself.
         let generations = keyspaces.values().flat_map(|k| &k.current.load(&guard).generations);
         let held: usize = generations.map(|generation| generation.memtable.bytes()).sum();
         let is_crowded = held >= self.memory.memtable_share / 100 * CROWDED_PERCENT;
         Strain {
-            of_all: is_crowded || self.memory.is_short() || self.is_scarce(live + 4 * segment),
+            of_all: is_crowded || self.memory.is_short() || space_is_scarce,
             at: if log_is_over { oldest() } else { None },
         }
     }

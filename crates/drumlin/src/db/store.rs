@@ -249,12 +249,8 @@ impl Store {
         let completed = self.sequencer.completed();
         let keyspaces = self.keyspaces.all();
         let guard = crossbeam_epoch::pin();
-        keyspaces
-            .values()
-            .flat_map(|k| k.current.load(&guard).generations.iter())
-            .filter(|g| !g.memtable.is_empty())
-            .map(|g| g.start)
-            .fold(completed, Lsn::min)
+        let needs = keyspaces.values().filter_map(|k| k.needs_log_from(k.current.load(&guard)));
+        needs.fold(completed, Lsn::min)
     }
 
     /// Releases snapshots that were forgotten for longer than the expiry.

@@ -296,6 +296,7 @@ pub(crate) fn commit_batch(store: &Store, operations: &[Operation], options: Wri
             if let Some(ranges) = ranges.remove(&operation.keyspace.id.0) {
                 memtable.publish_ranges(ranges, lsn, slot);
                 grown.push(Arc::clone(generation));
+                touched.push((&operation.keyspace, generation));
             }
         } else {
             // Under the locks, unlike that of a single write: before, nobody could say in which generation.

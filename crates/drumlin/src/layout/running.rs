@@ -56,6 +56,11 @@ impl Running {
         plan.tables().any(|(_, table)| self.reads(table.meta().id))
     }
 
+    /// True if nothing runs.
+    pub fn is_empty(&self) -> bool {
+        self.tables.is_empty() && self.outputs.is_empty()
+    }
+
     /// True if a job reads the table, and will remove it.
     pub fn reads(&self, table: TableId) -> bool {
         self.tables.contains(&table)

@@ -199,7 +199,9 @@ impl Store {
             state.jobs += 1;
             return Next::Job(Job::Drain(keyspace, generation));
         }
-        state.failures.keep_only(|id| keyspaces.values().any(|k| k.id == id));
+        let lives = |id| keyspaces.values().any(|k| k.id == id);
+        state.failures.keep_only(lives);
+        state.compacting.retain(|id, running| !running.is_empty() || lives(*id));
         let later = state.failures.next_due(now);
         if state.compactions >= (self.options.background_threads - 1).max(1) {
             return Next::Nothing(later);
@@ -228,9 +230,9 @@ impl Store {
         let is_pad_due = self.is_pad_due(tail);
         let keyspaces = self.keyspaces.all();
         let now = self.env.clock.now();
-        let guard = epoch::pin();
         let (nothing, oldest) = (Running::new(), self.oldest_snapshot());
         let strain = self.strain(&keyspaces);
+        let guard = epoch::pin();
         let state = self.background.state.lock();
         state.jobs == 0
             && (!is_pad_due || state.pad_failed.is_some())

@@ -82,3 +82,25 @@ fn a_drop_that_fails_leaves_the_keyspace_as_it_was() {
     assert!(matches!(k.get("a"), Err(Error::Closed { .. })));
     assert!(db.keyspace("k", KeyspaceOptions::default()).expect("makes").get("a").expect("gets").is_none());
 }
+
+/// Regression: workers kept a note of every keyspace that there ever was.
+#[test]
+fn workers_forget_keyspaces_that_were_dropped() {
+    let db = open(&MemFs::new()).expect("opens");
+    for n in 0..20 {
+        let name = format!("k{n}");
+        let k = db.keyspace(&name, KeyspaceOptions::default()).expect("makes");
+        k.put("a", "1").expect("puts");
+        db.flush().expect("flushes");
+        db.compact().expect("compacts");
+        drop(k);
+        db.drop_keyspace(&name).expect("drops");
+    }
+    // Whoever looks for work next forgets them.
+    within(Duration::from_secs(20), "forgetting", move || {
+        while !db.store.background.state.lock().compacting.is_empty() {
+            db.store.background.wake();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    });
+}
