@@ -221,26 +221,15 @@ impl Engine for Store {
                 let Settings { level1_bytes, level_ratio, .. } = &self.settings;
                 format!(", level 1 of {level1_bytes} bytes, ratio {level_ratio}")
             }
-            Layout::Tiered { runs, merged_percent } => {
-                format!(", tiers of {runs} runs, {merged_percent} % merged")
-            }
-            Layout::LazyLeveled { runs, upper_percent } => {
-                format!(", lazy-leveled with tiers of {runs} runs, {upper_percent} % above the last")
-            }
+            layout @ (Layout::Tiered { .. } | Layout::LazyLeveled { .. }) => format!(", {layout}"),
         };
         let memory = match self.settings.memory {
-            Memory::Sorted => ", memory in one tier".to_string(),
+            Memory::Sorted => format!(", memory {}", Memory::Sorted),
             memory @ (Memory::TwoTier | Memory::Runs { .. }) => {
-                let kind = match memory {
-                    Memory::Runs { runs, merged_percent } => {
-                        format!("{runs} runs, {merged_percent} % flushed together, of two-tier memory")
-                    }
-                    _ => "two-tier memory".to_string(),
-                };
                 let TwoTier { drain_threads, hash_percent, parts } = self.settings.two_tier;
                 let sorted = if self.settings.sorted { ", sorted when settled" } else { "" };
                 format!(
-                    ", {kind} with {hash_percent} % of hash, {drain_threads} drain threads, parts {parts:?}{sorted}"
+                    ", memory {memory} with {hash_percent} % of hash, {drain_threads} drain threads, parts {parts:?}{sorted}"
                 )
             }
         };

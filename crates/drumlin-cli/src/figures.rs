@@ -59,6 +59,8 @@ pub fn keyspaces(stats: &Stats) -> String {
     for keyspace in &stats.keyspaces {
         text.push_str(&format!("keyspace {}\n", keyspace.name));
         let mut line = |name: &str, figure: String| text.push_str(&format!("  {name:<20}{figure}\n"));
+        line("memory", keyspace.memory.to_string());
+        line("layout", keyspace.layout.to_string());
         line("keys", format!("about {}", count(keyspace.keys)));
         line("only in the log", plural(keyspace.memtable_versions, "version"));
         for (number, found) in in_use(&keyspace.levels) {

@@ -111,7 +111,7 @@ data that is given up when the device is full. Keys are puts less deletes, so on
 merge; `count` counts. Bytes are alive in the tables under which no deeper level has the same keys. With --keyspace: the \
 figures of that one alone.
 
-With --json: {\"keyspaces\":[{\"name\",\"memtable_bytes\",\"memtable_versions\",\"memtable_unsorted\",\"frozen_memtables\",\
+With --json: {\"keyspaces\":[{\"name\",\"memory\":{\"kind\",...},\"layout\":{\"kind\",...},\"memtable_bytes\",\"memtable_versions\",\"memtable_unsorted\",\"frozen_memtables\",\
 \"keys\",\"live_bytes\",\"levels\":[{\"tables\",\"bytes\",\"versions\"},...]},...],\"tables\",\"table_bytes\",\"log_files\",\
 \"log_bytes\",\"ballast_bytes\",\"debt_bytes\",\"position\",\"space_amplification\",\"process\":{...}}; \
 with --keyspace only \"keyspaces\". What stands under \"process\" is true of this process alone, since it opened the store; there a program that writes and \

@@ -4,6 +4,7 @@
 
 mod support;
 
+use drumlin::KeyspaceOptions;
 use support::Store;
 
 #[test]
@@ -23,8 +24,15 @@ fn stats_tell_what_is_true_of_the_store_and_not_what_a_fresh_process_has_not_don
     for since_open in ["flush", "cache", "stall", "budget", "snapshot", "longest"] {
         assert!(!text.contains(since_open), "{since_open} says nothing of the store: {text}");
     }
+    let defaults = KeyspaceOptions::default();
+    for (name, form) in [("memory", defaults.memory.to_string()), ("layout", defaults.layout.to_string())] {
+        assert!(text.contains(&format!("  {name:<20}{form}\n")), "{name} {form}: {text}");
+    }
     let figures = store.run(["--json", "stats"]).json();
     assert_eq!((&figures["tables"], &figures["keyspaces"][0]["name"]), (&1.into(), &"default".into()));
+    for form in ["memory", "layout"] {
+        assert!(figures["keyspaces"][0][form]["kind"].is_string(), "{figures}");
+    }
     let bytes = |name: &str| figures[name].as_u64().unwrap();
     assert!(bytes("table_bytes") > 1000 && bytes("log_files") > 0, "{figures}");
     assert!(

@@ -14,7 +14,7 @@ use std::sync::Arc;
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why an operation failed.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The operating system refused an operation. Retrying may help once its cause is gone.
@@ -86,6 +86,13 @@ pub enum Error {
         /// "store" or "keyspace"; "the background job" if a compaction asked for was cut off by the store's close.
         what: &'static str,
     },
+}
+
+/// The message: it is what a program shows whose `main` returns an error.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 /// What a device lacks.

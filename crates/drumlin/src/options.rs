@@ -4,6 +4,7 @@
 //! (except `segment_bytes`, which is fixed when the store is created).
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -196,6 +197,7 @@ impl Options {
 
 /// The memory component of a keyspace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(tag = "kind", rename_all = "kebab-case"))]
 pub enum Memory {
     /// One concurrent skiplist per generation (cLSM). For keyspaces that are scanned again and again right behind their writes.
     Sorted,
@@ -265,6 +267,18 @@ impl Memory {
     }
 }
 
+impl fmt::Display for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Memory::Sorted => f.write_str("sorted"),
+            Memory::TwoTier => f.write_str("two-tier"),
+            Memory::Runs { runs, merged_percent } => {
+                write!(f, "runs ({runs}, {merged_percent} % of them flushed together)")
+            }
+        }
+    }
+}
+
 /// Checks a number against its limits.
 fn within(name: &str, value: usize, least: usize, most: usize) -> Result<()> {
     if (least..=most).contains(&value) {
@@ -275,6 +289,7 @@ fn within(name: &str, value: usize, least: usize, most: usize) -> Result<()> {
 
 /// The disk layout of a keyspace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(tag = "kind", rename_all = "kebab-case"))]
 pub enum Layout {
     /// Overlapping tables at level 0, one sorted run per level below. Reads few runs; writes every entry about `level_ratio`
     /// times a level.
@@ -329,6 +344,20 @@ impl Layout {
             Layout::LazyLeveled { runs, upper_percent } => {
                 within("layout.runs", runs, 2, 31)?;
                 within("layout.upper_percent", upper_percent.into(), 1, 1000)
+            }
+        }
+    }
+}
+
+impl fmt::Display for Layout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Layout::Leveled => f.write_str("leveled"),
+            Layout::Tiered { runs, merged_percent } => {
+                write!(f, "tiered ({runs} runs a tier, {merged_percent} % of them merged)")
+            }
+            Layout::LazyLeveled { runs, upper_percent } => {
+                write!(f, "lazy-leveled ({runs} runs a tier, {upper_percent} % above the last run)")
             }
         }
     }

@@ -194,3 +194,9 @@ fn handles_of_a_closed_store_answer_closed() {
     closed(other.wait_for_idle().err());
     other.close().expect("a second close does nothing");
 }
+
+#[test]
+fn a_main_that_returns_an_error_shows_its_message() {
+    let error = Error::Closed { what: "store" };
+    assert_eq!(format!("{error:?}"), error.to_string());
+}

@@ -15,6 +15,7 @@ use super::size;
 use super::store::Store;
 use super::superversion::SuperVersion;
 use super::timing::LatencyStats;
+use crate::options::{KeyspaceOptions, Layout, Memory};
 use crate::table::{Parts, TableHandle};
 
 /// One level of a keyspace.
@@ -35,6 +36,10 @@ pub struct LevelStats {
 pub struct KeyspaceStats {
     /// Its name.
     pub name: String,
+    /// Its memory component.
+    pub memory: Memory,
+    /// Its layout: that of tables to come, where it was changed.
+    pub layout: Layout,
     /// Bytes of all its memtables.
     pub memtable_bytes: u64,
     /// Versions in its memtables.
@@ -145,9 +150,11 @@ impl LevelStats {
 }
 
 impl KeyspaceStats {
-    fn of(name: &str, now: &SuperVersion) -> KeyspaceStats {
+    fn of(name: &str, options: &KeyspaceOptions, now: &SuperVersion) -> KeyspaceStats {
         KeyspaceStats {
             name: name.to_string(),
+            memory: options.memory,
+            layout: options.layout,
             memtable_bytes: now.generations.iter().map(|g| g.memtable.bytes() as u64).sum(),
             memtable_versions: now.generations.iter().map(|g| g.memtable.entries() as u64).sum(),
             memtable_unsorted: now.generations.iter().map(|g| g.memtable.unsorted() as u64).sum(),
@@ -175,8 +182,9 @@ pub(crate) fn collect(store: &Store) -> Stats {
             resident.tombstones += parts.tombstones;
         }
         frozen += now.frozen().iter().map(|g| g.memtable.bytes() as u64).sum::<u64>();
-        debt_bytes += crate::layout::debt_bytes(&now.levels, &keyspace.options());
-        figures.push(KeyspaceStats::of(&keyspace.name, now));
+        let options = keyspace.options();
+        debt_bytes += crate::layout::debt_bytes(&now.levels, &options);
+        figures.push(KeyspaceStats::of(&keyspace.name, &options, now));
     }
     let counters = &store.background.counters;
     let log = store.log.get();
