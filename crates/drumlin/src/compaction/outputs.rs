@@ -60,7 +60,9 @@ impl PartBounds<'_> {
 
     /// True if the table that `writer` writes is large enough.
     fn is_full(&self, writer: &TableWriter) -> bool {
-        writer.estimated_bytes() >= self.table_bytes || writer.memory_bytes() >= self.memory_bytes
+        writer.estimated_bytes() >= self.table_bytes
+            || writer.memory_bytes() >= self.memory_bytes
+            || writer.is_at_its_end()
     }
 }
 

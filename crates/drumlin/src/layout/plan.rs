@@ -34,6 +34,8 @@ pub enum Reason {
     Room,
     /// What lies above the last run, for each byte or entry that may.
     Upper(f64),
+    /// The share of a pile that is of no use to anybody.
+    Garbage(f64),
     /// Tables lie deeper than the data needs.
     TooDeep,
     /// Somebody asked.
@@ -49,6 +51,7 @@ impl fmt::Display for Reason {
             Reason::Runs(runs) => write!(f, "{runs} runs of a tier"),
             Reason::Room => f.write_str("room for more runs"),
             Reason::Upper(score) => write!(f, "{score:.2} of what may lie above the last run"),
+            Reason::Garbage(share) => write!(f, "{share:.2} of it garbage"),
             Reason::TooDeep => f.write_str("deeper than the data needs"),
             Reason::Manual => f.write_str("asked for"),
         }

@@ -22,6 +22,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use crossbeam_epoch::Guard;
 
 use crate::cache::{SharedBlock, Stage};
+use crate::encoding::Malformed;
 use crate::error::{Error, Result};
 use crate::iter::{Cursor, Tombstones};
 use crate::key::{Kind, Lsn};
@@ -29,6 +30,7 @@ use crate::sync::{Mutex, failpoint};
 use crate::table::block::{Block, Order};
 use crate::table::cursor::{CursorOptions, TableCursor};
 use crate::table::epoch_arc::EpochArc;
+use crate::table::hashed::{self, Bucket, Hashed, HashedParts, spin};
 use crate::table::index::{Index, Place};
 use crate::table::reads::block_was_read;
 use crate::table::resident::{Parts, Resident};
@@ -148,6 +150,44 @@ impl TableHandle {
         self.meta.global_version.unwrap_or(self.meta.min_lsn) >= at || self.meta.entries == 0
     }
 
+    /// The same of a hashed table: `key` is looked for where records lead from its home, then in the sorted part.
+    #[cold]
+    fn search_hashed<B: Deref<Target = [u8]>>(
+        &self,
+        resident: &Resident,
+        hashed: &HashedParts,
+        key: &[u8],
+        newest: Lsn,
+        fetch: impl Fn(Place, Role) -> Result<Option<B>>,
+    ) -> Result<Search> {
+        let Ok((place, user_key)) = hashed::split(key) else { return Ok(Search::Absent) };
+        if !hashed.shape.spans(place) {
+            return Ok(Search::Absent);
+        }
+        let home = hashed.shape.home(place);
+        let (mut bucket, mut steps) = hashed.end_of(place).map_err(resident.malformed(Hashed::place(home)))?;
+        loop {
+            let at = Hashed::place(bucket);
+            let Some(body) = fetch(at, Role::Data)? else { return Ok(Search::Miss) };
+            let malformed = resident.malformed(at);
+            let read = Bucket::parse(&body, &hashed.usual).map_err(&malformed)?;
+            if let Some(record) = read.left(bucket).filter(|record| record.mark.sends(spin(place))) {
+                (bucket, steps) = (usize::from(record.destination), steps + 1);
+                if steps > hashed.steps || bucket >= hashed.shape.buckets() {
+                    return Err(malformed(Malformed));
+                }
+                continue;
+            }
+            if let Some(entry) = read.find(place, user_key, newest).map_err(&malformed)? {
+                let Some(kind) = known_kind(entry.kind, resident, at)? else { return Ok(Search::Skip) };
+                let lsn = self.meta.global_version.unwrap_or(entry.lsn);
+                return Ok(Search::Found(Version { lsn, kind, value: entry.value.to_vec() }));
+            }
+            break;
+        }
+        if hashed.is_special(home) { self.search_sorted(resident, key, newest, fetch) } else { Ok(Search::Absent) }
+    }
+
     #[inline]
     fn search<B: Deref<Target = [u8]>>(
         &self,
@@ -164,6 +204,21 @@ impl TableHandle {
         // that one, which was compared already, and the first is taken.
         let Some(newest) = at.0.checked_sub(1).map(Lsn) else { return Ok(Search::Absent) };
         let newest = if self.meta.global_version.is_some() { Lsn::MAX } else { newest };
+        match resident.hashed() {
+            None => self.search_sorted(resident, key, newest, fetch),
+            Some(hashed) => self.search_hashed(resident, hashed, key, newest, fetch),
+        }
+    }
+
+    /// The same of a sorted table, or of the sorted part of a hashed one: the newest version of `key` not newer than `newest`.
+    #[inline(always)]
+    fn search_sorted<B: Deref<Target = [u8]>>(
+        &self,
+        resident: &Resident,
+        key: &[u8],
+        newest: Lsn,
+        fetch: impl Fn(Place, Role) -> Result<Option<B>>,
+    ) -> Result<Search> {
         let order = Order::of(&*self.options.comparator);
         let Some(root) = resident.root() else { return Ok(Search::Absent) };
         let root_malformed = resident.malformed(resident.properties.index.unwrap_or_default());
@@ -222,6 +277,12 @@ impl TableHandle {
     /// table. O(parts), but one read per part if the index has leaves not in memory.
     pub fn split_keys(&self, parts: usize) -> Result<Vec<Vec<u8>>> {
         let resident = self.resident()?;
+        if let Some(hashed) = resident.hashed() {
+            let starts = (1..parts).filter_map(|n| hashed.shape.start(n * hashed.shape.buckets() / parts));
+            let mut keys: Vec<Vec<u8>> = starts.map(|place| place.to_be_bytes().to_vec()).collect();
+            keys.dedup();
+            return Ok(keys);
+        }
         let Some(root) = resident.root() else { return Ok(Vec::new()) };
         let root_malformed = resident.malformed(resident.properties.index.unwrap_or_default());
         let mut keys: Vec<Vec<u8>> = Vec::new();
@@ -252,6 +313,10 @@ impl TableHandle {
     /// The offset in the file at which entries at or behind `key` begin, about (to one block).
     pub fn approximate_offset(&self, key: &[u8]) -> Result<u64> {
         let resident = self.resident()?;
+        if let Some(hashed) = resident.hashed() {
+            let (place, _) = hashed::split(key).map_err(resident.malformed(resident.footer.properties))?;
+            return Ok(Hashed::place(hashed.shape.home(place)).offset);
+        }
         let Some(root) = resident.root() else { return Ok(0) };
         let order = Order::of(&*self.options.comparator);
         let root_place = resident.properties.index.unwrap_or_default();
@@ -386,7 +451,8 @@ impl TableHandle {
     pub(super) fn evict_blocks(&self) {
         let (cache, table) = (&self.shelf.cache, self.meta.id.0);
         let resident = self.resident.get();
-        let known = resident.as_ref().filter(|resident| !resident.has_leaves()).and_then(|open| open.root());
+        let is_plain = |resident: &&Arc<Resident>| !resident.has_leaves() && resident.hashed().is_none();
+        let known = resident.as_ref().filter(is_plain).and_then(|open| open.root());
         match known {
             Some(root) => (0..root.len())
                 .filter_map(|n| root.place(n).ok())

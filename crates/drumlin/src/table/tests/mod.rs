@@ -3,6 +3,7 @@
 mod damage;
 mod fixture;
 mod handle;
+mod hashed;
 mod inspect;
 mod model;
 
@@ -14,7 +15,7 @@ use crate::dice::Dice;
 use crate::env::{FileSystem, MemFs};
 use crate::error::Result;
 use crate::iter::Tombstones;
-use crate::key::{KeyHasher, Kind, Lsn, bytewise};
+use crate::key::{KeyForm, KeyHash, KeyHasher, Kind, Lsn, bytewise};
 use crate::options::Compression;
 use crate::table::*;
 
@@ -26,6 +27,9 @@ type Row = (Vec<u8>, u64, Kind, Vec<u8>);
 fn options() -> TableOptions {
     TableOptions {
         comparator: bytewise(),
+        form: KeyForm::Bare,
+        hashed: false,
+        records_percent: None,
         hasher: KeyHasher::new(11),
         compression: Compression::Lz4,
         block_bytes: 512,
@@ -33,6 +37,19 @@ fn options() -> TableOptions {
         index_root_bytes: TableOptions::INDEX_ROOT_BYTES,
         index_block_bytes: TableOptions::INDEX_BLOCK_BYTES,
     }
+}
+
+/// The same for hashed tables.
+fn hashed_options() -> TableOptions {
+    let form = KeyForm::Placed(KeyHasher::new(11).placer(KeyHash::Sip));
+    TableOptions { form, hashed: true, hasher: KeyHasher::new(11).of_places(), ..options() }
+}
+
+/// Rows with the keys that a table of these options has, in order.
+fn stored(options: &TableOptions, mut rows: Vec<Row>) -> Vec<Row> {
+    rows.iter_mut().for_each(|row| row.0 = options.form.to_stored(&row.0));
+    rows.sort_by(|a, b| options.comparator.compare(&a.0, &b.0).then(b.1.cmp(&a.1)));
+    rows
 }
 
 fn row(key: &str, lsn: u64, value: Option<&str>) -> Row {
