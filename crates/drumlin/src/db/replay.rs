@@ -160,21 +160,22 @@ impl<'a> Replay<'a> {
         Loading::new(recovered, known, targets, self.limit_of_all(), first)
     }
 
-    /// Bytes that the memtable of a keyspace may have.
+    /// Bytes that the memtable of a keyspace may have: a quarter more than turns it. What it held when the store died takes more
+    /// where several threads load it; and who opens waits for a flush, which would else be done beside him.
     fn limit(&self, keyspace: &KeyspaceState) -> usize {
         let is_bound = !self.store.options.read_only && !self.stays;
         let runs = keyspace.options().memory.runs();
-        if is_bound { self.store.memtable_limit(keyspace) * runs } else { usize::MAX }
+        if is_bound { self.store.memtable_limit(keyspace) * runs / 4 * 5 } else { usize::MAX }
     }
 
-    /// Bytes that all memtables may have: what they may have before a border turns one of them.
+    /// Bytes that all memtables may have: likewise, a quarter more than they may have before a border turns one of them.
     fn limit_of_all(&self) -> usize {
         if self.store.options.read_only {
             usize::MAX
         } else if self.stays {
             self.store.options.memory_bytes
         } else {
-            self.store.memory.memtable_share / 2
+            self.store.memory.memtable_share / 8 * 5
         }
     }
 

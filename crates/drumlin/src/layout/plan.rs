@@ -86,6 +86,8 @@ pub struct CompactionPlan {
     /// The tables of the level below these within the plan's span, by key: an output is cut
     /// before it overlaps too many of them.
     pub below: Vec<Arc<TableHandle>>,
+    /// In a trie, the tables of the containers that the outputs come to, newest first: they come to lie over them.
+    pub pile: Vec<Arc<TableHandle>>,
     /// By key, ascending, where outputs are cut in any case, and to which level they go from there on: see `policy`.
     pub borders: Box<[Border]>,
     /// Keys, ascending, at which the job may be cut into parts of like size that run side by side.

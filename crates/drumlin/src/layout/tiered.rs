@@ -39,6 +39,8 @@ use std::sync::Arc;
 
 use super::policy::{Bounds, Component, Inputs, Policy, bytes_of, tombstones_of, tombstones_pay};
 use crate::layout::plan::{Border, CompactionPlan, Reason, hull};
+use crate::env::PAGE_BYTES as BUCKET_BYTES;
+use crate::filter::Grid;
 use crate::key::key_prefix;
 use crate::layout::{KeySpan, ManualPick};
 use crate::options::{KeyspaceOptions, Layout};
@@ -110,6 +112,28 @@ impl Tiers {
     /// Tables of level 0 from which on it is merged: in a trie it is a container like any other.
     fn level0_tables(self, options: &KeyspaceOptions) -> usize {
         if self.trie.is_some() { self.runs } else { options.level0_tables }
+    }
+
+    /// The columns of filters at a level of a trie, of about a bucket's keys each; `None` without a trie, and at level 0.
+    pub fn grid(self, options: &KeyspaceOptions, level: usize) -> Option<Grid> {
+        let tier = self.of_level(level);
+        self.trie.filter(|_| tier > 0)?;
+        let columns = (options.table_bytes / BUCKET_BYTES as u64).next_power_of_two();
+        Some(Grid { skip: (FAN_OUT_BITS * tier) as u8, bits: (columns.ilog2() as u8).clamp(1, 20) })
+    }
+
+    /// The first level of a trie whose filters memory does not hold, if it has so many bytes for those of the tiers from the root
+    /// down; `None` if it holds all.
+    pub fn first_beyond(self, levels: &Levels, options: &KeyspaceOptions, filter_bytes: u64) -> Option<u32> {
+        self.trie?;
+        let mut entries = 0;
+        (0..=self.count()).find_map(|tier| {
+            let range = if tier == 0 { 0..1 } else { self.levels(tier) };
+            let of_level = |level| levels.level(level).iter().map(|table| table.meta().entries).sum::<u64>();
+            entries += range.clone().map(of_level).sum::<u64>();
+            let bytes = entries as f64 * options.filter_bits_per_key / 8.0;
+            (tier > 0 && bytes > filter_bytes as f64).then_some(range.start as u32)
+        })
     }
 
     /// Where what goes to a tier is cut within `span`, its start excepted: in a trie where the containers begin.
@@ -342,6 +366,8 @@ fn descend(
     if tiers.trie.is_some() && !plan.trivial_move {
         // Within a container a cut would leave two tables where one is enough.
         plan.cuts = cuts;
+        let of_level = |level: usize| policy.tables(level)[policy.overlapping(level, &whole)].iter();
+        plan.pile = tiers.levels(tier).flat_map(of_level).cloned().collect();
     }
     Some(plan)
 }

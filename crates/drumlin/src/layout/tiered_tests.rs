@@ -41,7 +41,9 @@ fn every_read_stays_right_under_every_layout() {
             (most_jobs, moves) = (most_jobs.max(sim.most_jobs), moves + sim.moves);
             sim.wind_up(KEYS, &format!("{layout:?} seed {seed}"));
         }
-        assert!(most_jobs >= 2 && moves > 20, "{layout:?}: {most_jobs} {moves}");
+        // In a trie hardly anything is ever moved.
+        let least = if TRIES.contains(&layout) { 0 } else { 20 };
+        assert!(most_jobs >= 2 && moves > least, "{layout:?}: {most_jobs} {moves}");
     }
 }
 
@@ -279,7 +281,7 @@ fn load_trie(sim: &mut Sim, keys: u64, puts: u64, entries: usize) {
 fn tables_of_a_trie_lie_within_containers_and_are_written_once_a_level() {
     let layout = Layout::Trie { levels: 4, runs: 4, hash: KeyHash::Sip };
     let mut sim = sim(1 << 40, layout);
-    load_trie(&mut sim, u64::MAX, 200_000, 100);
+    load_trie(&mut sim, u64::MAX, 60_000, 40);
     let tiers = Tiers::of(&sim.options).expect("it has tiers");
     let mut piles = std::collections::BTreeMap::new();
     for level in 0..sim.levels.depth() {
@@ -299,17 +301,18 @@ fn tables_of_a_trie_lie_within_containers_and_are_written_once_a_level() {
 
 #[test]
 fn a_trie_keeps_to_its_space_however_often_keys_are_overwritten_or_deleted() {
+    const KEYS: u64 = 10_000;
+    let key = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes().to_vec();
     for levels in [2, 3, 5] {
         let mut sim = sim(1 << 40, Layout::Trie { levels, runs: 4, hash: KeyHash::Sip });
-        load_trie(&mut sim, 20_000, 400_000, 1000);
-        // What is live twice, and what lies above piles that have something below.
-        let most = 2.0 * 20_000.0 + 8.0 * 4.0 * 1000.0;
-        assert!(entries(&sim) as f64 <= most, "{levels} levels: {} {:?}", entries(&sim), sim.shape());
-        for number in 0..20_000u64 {
-            sim.feed(number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes().to_vec(), false, 1000);
-        }
-        sim.check_reads((0..20_000u64).step_by(37).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes().to_vec()), "deleted");
+        load_trie(&mut sim, KEYS, 10 * KEYS, 500);
+        // What is live twice, and what lies in piles that have something below: 4 flushes, and 4 of them for each tier.
+        let most = 2 * KEYS + 4 * 500 * u64::from(levels);
+        assert!(entries(&sim) <= most, "{levels} levels: {} {:?}", entries(&sim), sim.shape());
+        (0..KEYS).for_each(|n| sim.feed(key(n), false, 500));
+        sim.check_reads((0..KEYS).step_by(37).map(key), "deleted");
         println!("{levels} levels: {} entries of deletes and what they hide: {:?}", entries(&sim), sim.shape());
+        assert!(entries(&sim) <= most, "{levels} levels: {} {:?}", entries(&sim), sim.shape());
     }
 }
 
@@ -317,8 +320,9 @@ fn a_trie_keeps_to_its_space_however_often_keys_are_overwritten_or_deleted() {
 fn a_trie_compacts_by_hand_into_one_run_of_containers() {
     let mut sim = sim(1 << 40, Layout::Trie { levels: 4, runs: 4, hash: KeyHash::Sip });
     load_trie(&mut sim, 5000, 30_000, 500);
+    let there = sim.model.len() as u64;
     sim.compact_manually(None, None);
-    assert_eq!(entries(&sim), 5000);
+    assert_eq!(entries(&sim), there);
     let tiers = Tiers::of(&sim.options).expect("it has tiers");
     for level in 0..sim.levels.depth() {
         for table in sim.levels.level(level) {

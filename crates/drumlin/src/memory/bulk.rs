@@ -24,6 +24,7 @@ use std::sync::Arc;
 
 use crate::budget::{Account, Charge};
 use crate::key::{Kind, Lsn};
+use crate::pages::{PageVec, Pages};
 use crate::sync::atomic::Ordering;
 use crate::sync::prefetch;
 
@@ -37,12 +38,15 @@ const AHEAD: usize = 16;
 /// Versions gathered by one thread, in the order of their LSNs.
 pub struct Gathered {
     notes: Notes,
+    /// Of their keys, in the same order: the thread has the key at hand, and later each would be a miss of the cache.
+    hashes: PageVec<u64>,
     charge: Charge,
 }
 
 impl Gathered {
     pub(super) fn new(list: &SkipList, account: &Arc<Account>) -> Gathered {
-        Gathered { notes: Notes::with_capacity(list, 0), charge: account.charge(0) }
+        let (notes, hashes) = (Notes::with_capacity(list, 0), PageVec::new_in(Pages));
+        Gathered { notes, hashes, charge: account.charge(0) }
     }
 
     /// How many versions were gathered.
@@ -50,20 +54,31 @@ impl Gathered {
         self.notes.len()
     }
 
-    /// Their keys, in the order in which they were gathered.
-    pub(super) fn keys<'a>(&'a self, list: &'a SkipList) -> impl Iterator<Item = &'a [u8]> + 'a {
-        self.notes.all().iter().map(|&note| self.notes.key(list, note))
+    /// The hashes of their keys, in the order in which they were gathered.
+    pub(super) fn hashes(&self) -> &[u64] {
+        &self.hashes
     }
 
-    pub(super) fn add(&mut self, list: &SkipList, key: &[u8], kind: Kind, value: &[u8], lsn: Lsn) {
+    /// Takes a version of a key of this hash.
+    pub(super) fn add(
+        &mut self,
+        list: &SkipList,
+        (key, hash): (&[u8], u64),
+        kind: Kind,
+        value: &[u8],
+        lsn: Lsn,
+    ) {
         let node = list.create_unlinked(key, kind, value);
         // SAFETY: just made, and nobody else knows it. Test: a_load_is_as_if_all_had_been_put_one_by_one.
         unsafe { list.nodes.set_version(node, lsn, NO_BATCH) };
         if self.notes.len() == self.notes.capacity() {
             self.notes.reserve(self.notes.len().max(4));
-            self.charge.set(self.notes.capacity() * Note::BYTES);
+            self.hashes.reserve(self.notes.capacity() - self.hashes.len());
+            let hash_bytes = self.hashes.capacity() * size_of::<u64>();
+            self.charge.set(self.notes.capacity() * Note::BYTES + hash_bytes);
         }
         self.notes.add(list, node, 0);
+        self.hashes.push(hash);
     }
 }
 

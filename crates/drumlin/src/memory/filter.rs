@@ -38,6 +38,8 @@ const GROWTH: usize = 8;
 const KEYS_PER_WORD: u64 = 4;
 /// Bits of a word that are set for a key.
 const PROBES: u32 = 5;
+/// Keys ahead whose words are loaded already, where many are added.
+const AHEAD: usize = 16;
 /// One key of so many is counted.
 const COUNTED_OF: u64 = 16;
 
@@ -113,17 +115,24 @@ impl KeyFilter {
         self.count(hash);
     }
 
-    /// Adds keys where nobody else knows the filter: without an atomic operation, which would wait for the one before.
-    /// There are `count` or fewer.
-    pub(super) fn add_all(&self, hashes: impl Iterator<Item = u64>, count: usize) {
+    /// Makes room for so many keys more, in one array.
+    pub(super) fn make_room(&self, count: usize) {
         let all = self.added.load(Ordering::Relaxed) * COUNTED_OF + count as u64;
         let words = all.div_ceil(KEYS_PER_WORD).next_power_of_two() as usize;
         if self.there().map(|array| array.words.len()).sum::<usize>() < words {
             self.grow(self.there().count(), words);
         }
+    }
+
+    /// Adds keys, for which [room was made](KeyFilter::make_room), where nobody else knows the filter: without an atomic
+    /// operation, which would wait for the one before.
+    pub(super) fn add_all(&self, hashes: &[u64]) {
         let Some(last) = self.there().last() else { return };
         let mut counted = 0;
-        for hash in hashes {
+        for (at, &hash) in hashes.iter().enumerate() {
+            if let Some(&soon) = hashes.get(at + AHEAD) {
+                prefetch(last.word(soon));
+            }
             let word = last.word(hash);
             word.store(word.load(Ordering::Relaxed) | mask(hash), Ordering::Relaxed);
             counted += u64::from(is_counted(hash));
@@ -215,7 +224,8 @@ mod tests {
             |filter: &KeyFilter, of: std::ops::Range<u64>| of.filter(|&n| filter.may_know(hash(n))).count();
         for count in [0, 10, 1000, 100_000] {
             let filter = KeyFilter::new(Arc::default());
-            filter.add_all((0..count).map(hash), count as usize);
+            filter.make_room(count as usize);
+            filter.add_all(&(0..count).map(hash).collect::<Vec<u64>>());
             assert_eq!(known(&filter, 0..count), count as usize);
             assert!(known(&filter, count..2 * count) <= count as usize / 50 + 2);
             assert!(filter.bytes() <= 512 + 4 * count as usize, "{} bytes", filter.bytes());
@@ -232,7 +242,9 @@ mod tests {
         for seed in 0..16 {
             let hasher = KeyHasher::new(seed);
             let filter = KeyFilter::new(Arc::default());
-            filter.add_all((0..1u64 << 14).map(|n| hasher.hash(&n.to_le_bytes())), 1 << 14);
+            let hashes: Vec<u64> = (0..1u64 << 14).map(|n| hasher.hash(&n.to_le_bytes())).collect();
+            filter.make_room(hashes.len());
+            filter.add_all(&hashes);
             assert_eq!(filter.there().count(), 2, "seed {seed}");
         }
     }

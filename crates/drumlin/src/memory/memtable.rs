@@ -299,7 +299,7 @@ impl MemTable {
     /// As [`MemTable::reserve`], or if `into` was made by another memtable.
     #[inline]
     pub fn gather(&self, into: &mut Gathered, key: &[u8], kind: Kind, value: &[u8], lsn: Lsn) {
-        into.add(&self.list, key, kind, value, lsn);
+        into.add(&self.list, (key, self.hasher.hash(key)), kind, value, lsn);
     }
 
     /// Makes everything gathered visible, part by part in the order of LSNs. Nobody else may know the memtable yet.
@@ -309,8 +309,8 @@ impl MemTable {
     /// If the parts are another memtable's.
     pub fn load(&self, parts: Vec<Gathered>) {
         let count: usize = parts.iter().map(Gathered::len).sum();
-        let keys = parts.iter().flat_map(|part| part.keys(&self.list));
-        self.filter.add_all(keys.map(|key| self.hasher.hash(key)), count);
+        self.filter.make_room(count);
+        parts.iter().for_each(|part| self.filter.add_all(part.hashes()));
         bulk::load(&self.list, parts, self.pool.account());
     }
 

@@ -30,7 +30,8 @@ use crate::sync::{Mutex, failpoint};
 use crate::table::block::{Block, Order};
 use crate::table::cursor::{CursorOptions, TableCursor};
 use crate::table::epoch_arc::EpochArc;
-use crate::table::hashed::{self, Bucket, Hashed, HashedParts, spin};
+use crate::filter::Grid;
+use crate::table::hashed::{self, Bucket, Cluster, Columns, Hashed, HashedParts, Verdicts, spin};
 use crate::table::index::{Index, Place};
 use crate::table::reads::block_was_read;
 use crate::table::resident::{Parts, Resident};
@@ -103,20 +104,22 @@ impl TableHandle {
 
     /// The newest version of `key` with LSN < `at`, deletes included, range tombstones not, if that can be told from what is
     /// in memory; `None` if a block has to be read. `hash` is the key's hash under the table's hasher.
+    /// Of `known` it believes what other tables said of it, and adds what it says of others.
     pub fn get_cached(
         &self,
         key: &[u8],
         hash: u64,
         at: Lsn,
+        known: &mut Verdicts,
         guard: &Guard,
     ) -> Result<Option<Option<Version>>> {
-        if self.has_nothing_below(at) {
+        if self.has_nothing_below(at) || known.of(self.meta.id) == Some(false) {
             return Ok(Some(None));
         }
         let Some(resident) = self.resident.load(guard) else { return Ok(None) };
         self.mark_used();
         let cached = |place: Place, _| Ok(self.shelf.cache.get(self.meta.id.0, place.offset, guard));
-        Ok(match self.search(resident, key, hash, at, cached)? {
+        Ok(match self.search(resident, key, hash, at, known, cached)? {
             Search::Found(version) => Some(Some(version)),
             Search::Absent => Some(None),
             Search::Miss | Search::Skip => None,
@@ -133,13 +136,13 @@ impl TableHandle {
 
     /// As `get_cached`, but reads the blocks that are not in memory: one, and another one if the index has leaves. That may
     /// take long, so the epoch must not be pinned meanwhile.
-    pub fn get(&self, key: &[u8], hash: u64, at: Lsn) -> Result<Option<Version>> {
-        if self.has_nothing_below(at) {
+    pub fn get(&self, key: &[u8], hash: u64, at: Lsn, known: &mut Verdicts) -> Result<Option<Version>> {
+        if self.has_nothing_below(at) || known.of(self.meta.id) == Some(false) {
             return Ok(None);
         }
         let resident = self.resident()?;
         let fetch = |place, role| self.fetch(&resident, place, role).map(Some);
-        match self.search(&resident, key, hash, at, fetch)? {
+        match self.search(&resident, key, hash, at, known, fetch)? {
             Search::Found(version) => Ok(Some(version)),
             Search::Absent | Search::Miss => Ok(None),
             Search::Skip => self.get_behind_unknown(key, at),
@@ -148,6 +151,38 @@ impl TableHandle {
 
     fn has_nothing_below(&self, at: Lsn) -> bool {
         self.meta.global_version.unwrap_or(self.meta.min_lsn) >= at || self.meta.entries == 0
+    }
+
+    /// Whether the table may have the key by its cluster of filters; `None` if a block is not in memory.
+    #[cold]
+    fn ask<B: Deref<Target = [u8]>>(
+        &self,
+        resident: &Resident,
+        cluster: &Cluster,
+        key: &[u8],
+        known: &mut Verdicts,
+        fetch: &impl Fn(Place, Role) -> Result<Option<B>>,
+    ) -> Result<Option<bool>> {
+        if let Some(told) = known.of(self.meta.id) {
+            return Ok(Some(told));
+        }
+        let Ok((place, _)) = hashed::split(key) else { return Ok(Some(false)) };
+        let Some(page) = cluster.page_of(place) else { return Ok(Some(false)) };
+        let at = cluster.place(page);
+        let Some(body) = fetch(at, Role::Data)? else { return Ok(None) };
+        cluster.ask(page, &body, place, known).map_err(resident.malformed(at))?;
+        Ok(Some(known.of(self.meta.id).unwrap_or(true)))
+    }
+
+    /// The filters that the table has in columns of this grid: its own, and those of tables under it.
+    pub(super) fn columns(&self, grid: Grid) -> Result<Vec<Columns>> {
+        let resident = self.resident()?;
+        match &resident.properties.cluster {
+            Some(cluster) if cluster.grid == grid => {
+                cluster.rows(|page| resident.read(cluster.place(page)).map(|body| body.to_vec()))
+            }
+            _ => Ok(Vec::new()),
+        }
     }
 
     /// The same of a hashed table: `key` is looked for where records lead from its home, then in the sorted part.
@@ -195,10 +230,18 @@ impl TableHandle {
         key: &[u8],
         hash: u64,
         at: Lsn,
+        known: &mut Verdicts,
         fetch: impl Fn(Place, Role) -> Result<Option<B>>,
     ) -> Result<Search> {
         if !resident.may_contain(hash) {
             return Ok(Search::Absent);
+        }
+        if let Some(cluster) = &resident.properties.cluster {
+            match self.ask(resident, cluster, key, known, &fetch)? {
+                None => return Ok(Search::Miss),
+                Some(false) => return Ok(Search::Absent),
+                Some(true) => {}
+            }
         }
         // The newest visible version has at most this LSN; under a global version all count as
         // that one, which was compared already, and the first is taken.
@@ -451,7 +494,9 @@ impl TableHandle {
     pub(super) fn evict_blocks(&self) {
         let (cache, table) = (&self.shelf.cache, self.meta.id.0);
         let resident = self.resident.get();
-        let is_plain = |resident: &&Arc<Resident>| !resident.has_leaves() && resident.hashed().is_none();
+        let is_plain = |open: &&Arc<Resident>| {
+            !open.has_leaves() && open.hashed().is_none() && open.properties.cluster.is_none()
+        };
         let known = resident.as_ref().filter(is_plain).and_then(|open| open.root());
         match known {
             Some(root) => (0..root.len())

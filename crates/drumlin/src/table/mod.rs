@@ -31,6 +31,7 @@ mod hashed;
 mod index;
 pub mod inspect;
 mod meta;
+mod pile;
 mod properties;
 mod reads;
 mod resident;
@@ -45,6 +46,8 @@ mod writer;
 
 pub use cursor::{CursorOptions, TableCursor};
 pub use handle::TableHandle;
+pub use hashed::Verdicts;
+pub use pile::pile_columns;
 pub use meta::TableMeta;
 pub use reads::blocks_read;
 pub use resident::Parts;
@@ -55,6 +58,7 @@ pub use writer::TableWriter;
 
 use std::fmt;
 
+use crate::filter::Grid;
 use crate::key::{ComparatorRef, KeyForm, KeyHasher, Kind, Lsn};
 use crate::options::{Compression, KeyspaceOptions};
 
@@ -114,6 +118,8 @@ pub struct TableOptions {
     pub block_bytes: usize,
     /// Filter bits per key; 0 for no filter.
     pub filter_bits_per_key: f64,
+    /// If given, and keys stand behind their places: the filter is written in columns of it, beside those of other tables.
+    pub grid: Option<Grid>,
     /// An index of up to so many bytes is one block, held in memory while the table is open.
     pub index_root_bytes: usize,
     /// A larger index is cut into blocks of this size, read on demand like data.
@@ -141,6 +147,7 @@ impl TableOptions {
             compression: options.compression,
             block_bytes: options.block_bytes,
             filter_bits_per_key: options.filter_bits_per_key,
+            grid: None,
             index_root_bytes: Self::INDEX_ROOT_BYTES,
             index_block_bytes: Self::INDEX_BLOCK_BYTES,
         }

@@ -12,7 +12,7 @@ use crate::encoding::{FileDecoder, IGNORABLE, put_field, put_numbers};
 use crate::error::{Error, Result};
 use crate::key::{KeyForm, KeyHash};
 use crate::table::TableMeta;
-use crate::table::hashed::Hashed;
+use crate::table::hashed::{Cluster, Hashed};
 use crate::table::index::Place;
 
 const CONTENTS: u8 = 1;
@@ -23,6 +23,7 @@ const TOMBSTONES: u8 = 5;
 const BLOCK_BYTES: u8 = IGNORABLE | 6;
 const PLACED: u8 = 7;
 const HASHED: u8 = 8;
+const CLUSTER: u8 = 9;
 
 /// The properties of a table.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -45,6 +46,8 @@ pub(super) struct Properties {
     pub(super) placed: Option<(KeyHash, u64)>,
     /// Its buckets; none of a sorted table.
     pub(super) hashed: Option<Hashed>,
+    /// Its filter beside those of the tables under it, in place of one of its own.
+    pub(super) cluster: Option<Cluster>,
     /// Block bytes that it was written with, for those who look.
     pub(super) block_bytes: u64,
 }
@@ -77,6 +80,9 @@ impl Properties {
         if let Some(hashed) = &self.hashed {
             put_numbers(&mut out, HASHED, &hashed.numbers());
         }
+        if let Some(cluster) = &self.cluster {
+            put_field(&mut out, CLUSTER, &cluster.encode());
+        }
         out
     }
 
@@ -106,6 +112,7 @@ impl Properties {
                     found.placed = Some((hash.ok_or_else(unknown)?, field.varint()?));
                 }
                 HASHED => found.hashed = Some(Hashed::decode(&mut field)?),
+                CLUSTER => found.cluster = Some(Cluster::decode(&mut field)?),
                 tag => {
                     field.unknown("field", tag)?;
                     continue;
@@ -123,6 +130,10 @@ impl Properties {
         let sorted = found.contents.entries.checked_sub(in_buckets);
         if found.hashed.as_ref().is_some_and(|hashed| hashed.end() > place.offset || found.placed.is_none()) {
             return malformed("the properties name buckets outside of the file");
+        }
+        let is_outside = |cluster: &Cluster| cluster.place(0).offset + cluster.bytes() > place.offset;
+        if found.cluster.as_ref().is_some_and(|cluster| is_outside(cluster) || found.placed.is_none()) {
+            return malformed("the properties name a cluster of filters outside of the file");
         }
         if sorted.is_none_or(|sorted| found.index.is_some() != (sorted != 0)) || found.index_depth > 2 {
             return malformed("the properties and their index do not agree");

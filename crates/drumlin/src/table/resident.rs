@@ -23,7 +23,7 @@ use crate::pages::{PageVec, Pages};
 use crate::table::block::Order;
 use crate::table::footer::{FOOTER_BYTES, Footer};
 use crate::table::frame::{self, Origin, TRAILER_BYTES};
-use crate::table::hashed::{HashedParts, Records};
+use crate::table::hashed::{Cluster, HashedParts, Records};
 use crate::table::index::{Index, Place};
 use crate::table::properties::Properties;
 use crate::table::{TableMeta, TableOptions, tombstone_block};
@@ -138,6 +138,7 @@ impl Resident {
             resident.root = kept(root, problem)?;
             resident.parts.index += resident.root.as_ref().map_or(0, |root| root.len());
         }
+        resident.parts.index += resident.properties.cluster.as_ref().map_or(0, Cluster::heap_bytes);
         if let Some(hashed) = resident.properties.hashed.clone() {
             let most = options.records_percent.map_or(usize::MAX, |percent| {
                 (hashed.buckets * u64::from(percent)).div_ceil(100) as usize

@@ -19,6 +19,7 @@ use std::path::Path;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::env::{FileSystem, ReadMode};
+use crate::filter::Grid;
 use crate::error::{Corruption, Error, Result};
 use crate::iter::Tombstones;
 use crate::key::{ComparatorRef, KeyForm, KeyHasher, Kind, Lsn, bytewise, key_prefix};
@@ -27,7 +28,7 @@ use crate::table::block::{Block, Order};
 use crate::table::footer::FOOTER_BYTES;
 use crate::table::frame;
 use crate::table::handle::known_kind;
-use crate::table::hashed::{Bucket, Entry, Hashed, HashedParts, Records, spin};
+use crate::table::hashed::{Bucket, Columns, Entry, Hashed, HashedParts, Records, spin};
 use crate::table::index::{Fence, Index, Place};
 use crate::table::properties::Properties;
 use crate::table::resident::Resident;
@@ -49,6 +50,8 @@ struct Check<'a> {
     last_key: Vec<u8>,
     last_lsn: Lsn,
     is_behind_an_entry: bool,
+    /// The table's own filter in columns.
+    own: Option<(Columns, Grid)>,
     key: Vec<u8>,
     /// The fence of the block before: everything else lies behind it.
     floor: Option<(Vec<u8>, Lsn)>,
@@ -173,10 +176,17 @@ fn check(
         last_key: Vec::new(),
         last_lsn: Lsn::MAX,
         is_behind_an_entry: false,
+        own: None,
         key: Vec::new(),
         floor: None,
     };
+    if let Some(cluster) = &resident.properties.cluster {
+        let rows = cluster.rows(|page| resident.read(cluster.place(page)).map(|body| body.to_vec()));
+        // Of pages that are wrong the check tells by itself.
+        check.own = rows.ok().and_then(|rows| Some((rows.into_iter().next()?, cluster.grid)));
+    }
     check.buckets()?;
+    check.cluster()?;
     check.data()?;
     check.parts()?;
     check.footer()?;
@@ -229,6 +239,16 @@ impl Check<'_> {
         if self.problems.is_empty() && self.seen.entries != in_buckets {
             let what = "the entries in buckets are not as many as the properties count";
             note(self.problems, resident.origin(resident.footer.properties).corruption(what))?;
+        }
+        Ok(())
+    }
+
+    /// The pages of filters in columns.
+    fn cluster(&mut self) -> Result<()> {
+        let resident = self.resident;
+        let Some(cluster) = &resident.properties.cluster else { return Ok(()) };
+        for page in 0..cluster.pages() {
+            self.part(cluster.place(page))?;
         }
         Ok(())
     }
@@ -298,7 +318,8 @@ impl Check<'_> {
         if !self.options.form.fits(key) {
             return Err(wrong("a key stands behind another hash than its own"));
         }
-        if !resident.may_contain(self.options.hasher.hash(key)) {
+        let denied = self.own.as_ref().is_some_and(|own| !own.0.may_contain(key_prefix(key), own.1));
+        if denied || !resident.may_contain(self.options.hasher.hash(key)) {
             return Err(wrong("the filter denies a key of the table"));
         }
         let kind = known_kind(kind, resident, place)?;

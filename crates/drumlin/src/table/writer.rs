@@ -20,14 +20,16 @@ use xxhash_rust::xxh3::Xxh3;
 use crate::cache::BlockCache;
 use crate::env::WritableFile;
 use crate::error::{Error, Result};
-use crate::filter::FilterBuilder;
+use crate::filter::{FilterBuilder, Grid};
 use crate::iter::Tombstones;
-use crate::key::{KEY_BYTES_MAX, Kind, Lsn, VALUE_BYTES_MAX};
+use crate::key::{KEY_BYTES_MAX, Kind, Lsn, VALUE_BYTES_MAX, key_prefix};
 use crate::pages::{PageVec, Pages, append};
 use crate::table::block::{BlockBuilder, Order};
 use crate::table::footer::{FOOTER_BYTES, Footer};
 use crate::table::frame::{Frame, FrameEncoder};
-use crate::table::hashed::{self, Entry, Hashed, Poured, Record, STAGED_BYTES_MAX, Stage};
+use crate::table::hashed::{
+    self, Cluster, Columns, Entry, Hashed, Poured, Record, STAGED_BYTES_MAX, Stage, columns_of,
+};
 use crate::table::index::{IndexBuilder, Place, separator};
 use crate::table::sample::Sampler;
 use crate::table::properties::{Properties, placed};
@@ -77,6 +79,11 @@ impl Output {
     }
 }
 
+/// True if the filter is written in columns.
+fn is_columned(options: &TableOptions) -> bool {
+    options.grid.is_some() && options.hashed && options.form.placer().is_some() && options.filter_bits_per_key > 0.0
+}
+
 /// Writes one table.
 pub struct TableWriter {
     path: PathBuf,
@@ -88,11 +95,17 @@ pub struct TableWriter {
     stage: Option<Stage>,
     /// Where data blocks begin: behind the buckets.
     data_start: u64,
+    /// What was written of filters in columns.
+    cluster: Option<Cluster>,
     block: BlockBuilder,
     index: IndexBuilder,
     leaves: Vec<IndexBuilder>,
     leaf_bytes: usize,
     filter: Option<FilterBuilder>,
+    /// Places of keys, in order, for filters in columns.
+    places: Vec<u64>,
+    /// Columns of the tables under it.
+    pile: Vec<Columns>,
     sampler: Option<Sampler>,
     tombstones: Tombstones,
     /// Of the entry that came last.
@@ -130,11 +143,14 @@ impl TableWriter {
             encoder: FrameEncoder::new(options.compression),
             stage: (options.hashed && options.form.placer().is_some()).then(Stage::new),
             data_start: 0,
+            cluster: None,
             block: BlockBuilder::new(bytewise),
             index: IndexBuilder::new(bytewise, 0),
             leaves: Vec::new(),
             leaf_bytes: 0,
-            filter: (options.filter_bits_per_key > 0.0)
+            places: Vec::new(),
+            pile: Vec::new(),
+            filter: (options.filter_bits_per_key > 0.0 && !is_columned(&options))
                 .then(|| FilterBuilder::new(options.filter_bits_per_key)),
             sampler: options.form.placer().map(|_| Sampler::default()),
             tombstones: Tombstones::EMPTY,
@@ -165,8 +181,19 @@ impl TableWriter {
     /// Bytes that the writer holds in memory, about.
     pub fn memory_bytes(&self) -> usize {
         let filter = self.filter.as_ref().map_or(0, FilterBuilder::heap_bytes);
-        let stage = self.stage.as_ref().map_or(0, Stage::memory_bytes);
+        let stage = self.stage.as_ref().map_or(0, Stage::memory_bytes) + 8 * self.places.capacity();
         BUFFER_BYTES + self.block.bytes() + self.index.bytes() + self.leaf_bytes + filter + stage
+    }
+
+    /// Takes the filters of the tables that will lie under this one, by [`pile_columns`](super::pile_columns), for the one that is to
+    /// stand beside them.
+    pub fn set_pile(&mut self, pile: Vec<Columns>) {
+        self.pile = pile;
+    }
+
+    /// The first and the last place so far, if the filter is to stand beside others.
+    pub fn columned_span(&self) -> Option<(Grid, u64, u64)> {
+        Some((self.options.grid?, *self.places.first()?, *self.places.last()?))
     }
 
     /// True if what comes may find no bucket: their number has an end.
@@ -227,6 +254,9 @@ impl TableWriter {
             self.last_key.extend_from_slice(key);
         } else {
             self.push(key, lsn, kind, value)?;
+        }
+        if new_key && is_columned(&self.options) {
+            self.places.push(key_prefix(key));
         }
         if new_key && (self.filter.is_some() || self.sampler.is_some()) {
             let hash = self.options.hasher.hash(key);
@@ -365,6 +395,7 @@ impl TableWriter {
             (hashed.records, hashed.special) = (part(records)?, part(special)?);
         }
         properties.hashed = poured.map(|(hashed, ..)| hashed);
+        properties.cluster = self.cluster.take();
         self.write_index(&mut properties)?;
         properties.contents = self.contents.clone();
         let block = properties.encode();
@@ -390,6 +421,7 @@ impl TableWriter {
             std::mem::take(&mut stored)
         };
         let Some(poured) = stage.pour(self.contents.min_lsn, self.contents.max_lsn) else {
+            self.write_cluster()?;
             for (place, Entry { key, lsn, kind, value }) in stage.entries() {
                 self.push(&stored_key(place, key), lsn, kind, value)?;
             }
@@ -404,8 +436,7 @@ impl TableWriter {
             let frame = FrameEncoder::encode_raw(&body, self.contents.seed, self.out.offset);
             self.out.append_frame(&frame)?;
         }
-        self.data_start = self.out.offset;
-        self.index = IndexBuilder::new(self.bytewise, self.data_start);
+        self.write_cluster()?;
         let mut special = Vec::new();
         for item in &balanced.left_over {
             let home = poured.home(stage, *item);
@@ -425,6 +456,27 @@ impl TableWriter {
             special: None,
         };
         Ok(Some((hashed, records, special)))
+    }
+
+    /// Writes the filters in columns, if they are to be; data blocks come behind.
+    fn write_cluster(&mut self) -> Result<()> {
+        let (seed, bits) = (self.contents.seed, self.options.filter_bits_per_key);
+        let places = std::mem::take(&mut self.places);
+        let own = self.options.grid.and_then(|grid| columns_of(self.contents.id, grid, &places, bits));
+        if let (Some(own), Some(grid)) = (own, self.options.grid) {
+            let rows = [own].into_iter().chain(std::mem::take(&mut self.pile)).collect();
+            if let Some((cluster, rows)) = Cluster::new(grid, rows, self.out.offset) {
+                let mut body = Vec::new();
+                for page in 0..cluster.pages() {
+                    cluster.page(page, &rows, &mut body);
+                    self.out.append_frame(&FrameEncoder::encode_raw(&body, seed, self.out.offset))?;
+                }
+                self.cluster = Some(cluster);
+            }
+        }
+        self.data_start = self.out.offset;
+        self.index = IndexBuilder::new(self.bytewise, self.data_start);
+        Ok(())
     }
 
     /// Writes the index: one block if it is small, else its blocks and their root.

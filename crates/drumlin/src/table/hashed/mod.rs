@@ -17,6 +17,7 @@
 
 mod balance;
 mod bucket;
+mod cluster;
 mod gather;
 mod parts;
 mod record;
@@ -24,6 +25,8 @@ mod shape;
 mod stage;
 
 pub(super) use bucket::{BUCKET_BYTES, Bucket, CAPACITY, Entry, Usual};
+pub(super) use cluster::{Cluster, Row, columns_of};
+pub use cluster::{Columns, Verdicts};
 pub(super) use gather::{Gather, Source};
 pub(super) use parts::{Hashed, HashedParts, split};
 pub(super) use record::{RECORD_BYTES, Record, Records, spin};

@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 
 use super::*;
+use crate::filter::Grid;
 use crate::iter::{Cursor, RangeTombstone};
 use crate::key::Comparator;
 use crate::table::frame::FrameEncoder;
@@ -30,7 +31,8 @@ fn all_options() -> Vec<TableOptions> {
     if cfg!(feature = "zstd") {
         all.push(TableOptions { compression: Compression::Zstd, ..small });
     }
-    all.push(TableOptions { block_bytes: 256, ..hashed_options() });
+    let grid = Some(Grid { skip: 0, bits: 4 });
+    all.push(TableOptions { block_bytes: 256, grid, ..hashed_options() });
     all
 }
 

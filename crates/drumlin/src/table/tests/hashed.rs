@@ -45,7 +45,7 @@ fn a_get_reads_one_bucket_if_records_are_in_memory_and_hardly_more_if_a_fifth_ar
         let reads = counted(&fs);
         for (key, lsn, _, value) in &rows {
             let hash = options.hasher.hash(key);
-            let found = table.get(key, hash, Lsn::MAX).expect("reads").expect("it is there");
+            let found = table.get(key, hash, Lsn::MAX, &mut Verdicts::default()).expect("reads").expect("it is there");
             assert!(found.lsn == Lsn(*lsn) && found.value == *value);
         }
         let a_get = reads.load(Ordering::Relaxed) as f64 / rows.len() as f64;

@@ -1,5 +1,6 @@
 //! Tests of tables as a whole, and what they share: a maker of tables and a model to hold them against.
 
+mod cluster;
 mod damage;
 mod fixture;
 mod handle;
@@ -34,6 +35,7 @@ fn options() -> TableOptions {
         compression: Compression::Lz4,
         block_bytes: 512,
         filter_bits_per_key: 10.0,
+        grid: None,
         index_root_bytes: TableOptions::INDEX_ROOT_BYTES,
         index_block_bytes: TableOptions::INDEX_BLOCK_BYTES,
     }
@@ -89,8 +91,8 @@ fn open(fs: &Arc<MemFs>, meta: &TableMeta, options: &TableOptions, cache_bytes: 
 
 fn get(table: &TableHandle, key: &[u8], at: u64) -> Result<Option<Version>> {
     let hash = table.options().hasher.hash(key);
-    let known = table.get_cached(key, hash, Lsn(at), &crossbeam_epoch::pin())?;
-    let read = table.get(key, hash, Lsn(at))?;
+    let known = table.get_cached(key, hash, Lsn(at), &mut Verdicts::default(), &crossbeam_epoch::pin())?;
+    let read = table.get(key, hash, Lsn(at), &mut Verdicts::default())?;
     assert!(known.is_none_or(|known| known == read), "what is cached and what is read agree");
     Ok(read)
 }
