@@ -423,7 +423,7 @@ pub struct KeyspaceOptions {
     pub filter_allocation: FilterAllocation,
     /// Bytes after which an output table is cut, from 1 KiB to 4 GiB. Default 32 MiB.
     pub table_bytes: u64,
-    /// Tables at level 0 that start a compaction, from 1 to 1000. Default 4.
+    /// Tables at level 0 that start a compaction, from 1 to 1000; in a trie its `runs` are asked. Default 4.
     pub level0_tables: usize,
     /// Target bytes of level 1, from 1 KiB to 1 PiB. Default 128 MiB.
     pub level1_bytes: u64,
@@ -455,6 +455,14 @@ impl KeyspaceOptions {
     /// True if records have an order: in every layout but [`Layout::Trie`].
     pub fn is_ordered(&self) -> bool {
         !matches!(self.layout, Layout::Trie { .. })
+    }
+
+    /// Tables at level 0 that start a compaction: in a trie it is a container like any other.
+    pub(crate) fn level0_trigger(&self) -> usize {
+        match self.layout {
+            Layout::Trie { runs, .. } => runs,
+            _ => self.level0_tables,
+        }
     }
 
     /// The form in which the keyspace holds its keys, in a store that hashes them by `hasher`.

@@ -109,11 +109,6 @@ impl Tiers {
         }
     }
 
-    /// Tables of level 0 from which on it is merged: in a trie it is a container like any other.
-    fn level0_tables(self, options: &KeyspaceOptions) -> usize {
-        if self.trie.is_some() { self.runs } else { options.level0_tables }
-    }
-
     /// The columns of filters at a level of a trie, of about a bucket's keys each; `None` without a trie, and at level 0.
     pub fn grid(self, options: &KeyspaceOptions, level: usize) -> Option<Grid> {
         let tier = self.of_level(level);
@@ -222,7 +217,7 @@ fn garbage(policy: &Policy<'_>, tiers: Tiers, tier: usize, component: &Component
 /// What is due, each with by how much: from 1 on.
 fn due(policy: &Policy<'_>, tiers: Tiers) -> Vec<(f64, Due)> {
     let mut all = Vec::new();
-    let level0 = policy.tables(0).len() as f64 / tiers.level0_tables(policy.options) as f64;
+    let level0 = policy.tables(0).len() as f64 / policy.options.level0_trigger() as f64;
     if level0 >= 1.0 {
         all.push((level0, Due::Level0));
     }
@@ -469,7 +464,7 @@ pub(super) fn debt_bytes(policy: &Policy<'_>, tiers: Tiers) -> u64 {
 /// How near a level is to being merged: by its tier's runs; the last run, by what lies above.
 pub(super) fn pressure_of(levels: &Levels, options: &KeyspaceOptions, tiers: Tiers, level: usize) -> f64 {
     if level == 0 {
-        return levels.level(0).len() as f64 / tiers.level0_tables(options) as f64;
+        return levels.level(0).len() as f64 / options.level0_trigger() as f64;
     }
     if let Some(share) = tiers.upper.filter(|_| level == LAST) {
         let upper: u64 = (1..LAST).map(|level| levels.level_bytes(level)).sum();

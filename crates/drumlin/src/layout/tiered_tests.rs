@@ -281,7 +281,7 @@ fn load_trie(sim: &mut Sim, keys: u64, puts: u64, entries: usize) {
 fn tables_of_a_trie_lie_within_containers_and_are_written_once_a_level() {
     let layout = Layout::Trie { levels: 4, runs: 4, hash: KeyHash::Sip };
     let mut sim = sim(1 << 40, layout);
-    load_trie(&mut sim, u64::MAX, 60_000, 40);
+    load_trie(&mut sim, u64::MAX, 30_000, 20);
     let tiers = Tiers::of(&sim.options).expect("it has tiers");
     let mut piles = std::collections::BTreeMap::new();
     for level in 0..sim.levels.depth() {

@@ -67,19 +67,18 @@ impl Sample {
     /// an older version, or a delete. `None` if a table has no sample.
     pub fn garbage(samples: &[&Sample]) -> Option<f64> {
         let to = samples.iter().map(|sample| sample.is_whole_to()).min()?;
-        let mut seen: Vec<u32> = Vec::new();
-        let mut live = 0;
-        for sample in samples {
-            if sample.is_empty() {
-                return None;
-            }
-            for (n, hash) in sample.hashes.iter().enumerate().take_while(|(_, hash)| **hash <= to) {
-                if !seen.contains(hash) {
-                    live += usize::from(sample.deletes >> n & 1 == 0);
-                }
-            }
-            seen.extend(sample.hashes.iter().take_while(|hash| **hash <= to));
+        if samples.iter().any(|sample| sample.is_empty()) {
+            return None;
         }
+        // Of each hash the newest first.
+        let keys = |(age, sample): (usize, &&Sample)| -> Vec<(u32, usize, bool)> {
+            let within = sample.hashes.iter().enumerate().take_while(|(_, hash)| **hash <= to);
+            within.map(|(n, hash)| (*hash, age, sample.deletes >> n & 1 != 0)).collect()
+        };
+        let mut seen: Vec<(u32, usize, bool)> = samples.iter().enumerate().flat_map(keys).collect();
+        seen.sort_unstable();
+        let newest = seen.chunk_by(|a, b| a.0 == b.0).map(|versions| versions[0]);
+        let live = newest.filter(|(_, _, is_delete)| !is_delete).count();
         (!seen.is_empty()).then(|| 1.0 - live as f64 / seen.len() as f64)
     }
 }
