@@ -23,16 +23,21 @@
 //! - Outputs are cut at borders (`policy`), so that components stay small; neighbours that are due are merged together up to
 //!   [`JOINED_TABLES`] tables' worth of bytes.
 //! - A run that has no room above it though there is some below is moved down.
+//! - Trie: a tier is a row of the trie's levels, and keys stand behind their places. Outputs are cut where the containers of their
+//!   tier begin, each an eighth of the one above; so a component lies in one container, and is merged into its eight children
+//!   when its runs are D. The last tier takes all levels that are left, and what lies there is not merged by its number. A pile
+//!   under which nothing lies is merged into itself when half of it is garbage (`table::Sample`); a third, if nothing else is due.
 //! - Lazy-leveled: where what lies above the last run has more than `upper_percent` of its bytes, or of its entries, which counts
 //!   deletes for what they hide, all of it from level 1 on is merged into the last run.
 //!
-//! Space: a live byte, and in each tier D - 1 runs' worth of versions of it that are not live; lazy-leveled: `upper_percent` of
+//! Space: a live byte, and in each tier D - 1 runs' worth of versions of it that are not live; trie: twice what is live, and D runs
+//! of each container that has something below; lazy-leveled: `upper_percent` of
 //! the last run, level 0, and while a merge goes on, what it reads.
 //!
 //! Invariants: those of `plan`.
 //! Complexity: O(tables log tables) comparisons per pick.
 //! Concurrency: pure functions. Origin: sLSM §2.2 (runs, D, m, tombstones that end at a new deepest level); lazy leveling is
-//! Dostoevsky's. Tests: `tiered_tests.rs`.
+//! Dostoevsky's; the trie is LSM-trie's (§2.3). Tests: `tiered_tests.rs`.
 
 use std::ops::Range;
 use std::sync::Arc;
