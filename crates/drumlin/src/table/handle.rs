@@ -31,7 +31,7 @@ use crate::table::block::{Block, Order};
 use crate::table::cursor::{CursorOptions, TableCursor};
 use crate::table::epoch_arc::EpochArc;
 use crate::filter::Grid;
-use crate::table::hashed::{self, Bucket, Cluster, Columns, Hashed, HashedParts, Verdicts, spin};
+use crate::table::hashed::{self, Bucket, Cluster, Columns, Hashed, HashedParts, Verdicts, Way, spin, took};
 use crate::table::index::{Index, Place};
 use crate::table::reads::block_was_read;
 use crate::table::resident::{Parts, Resident};
@@ -169,6 +169,7 @@ impl TableHandle {
         let Ok((place, _)) = hashed::split(key) else { return Ok(Some(false)) };
         let Some(page) = cluster.page_of(place) else { return Ok(Some(false)) };
         let at = cluster.place(page);
+        took(Way::Page);
         let Some(body) = fetch(at, Role::Data)? else { return Ok(None) };
         cluster.ask(page, &body, place, known).map_err(resident.malformed(at))?;
         Ok(Some(known.of(self.meta.id).unwrap_or(true)))
@@ -201,12 +202,16 @@ impl TableHandle {
         }
         let home = hashed.shape.home(place);
         let (mut bucket, mut steps) = hashed.end_of(place).map_err(resident.malformed(Hashed::place(home)))?;
+        if steps > 0 {
+            took(Way::Record);
+        }
         loop {
             let at = Hashed::place(bucket);
             let Some(body) = fetch(at, Role::Data)? else { return Ok(Search::Miss) };
             let malformed = resident.malformed(at);
             let read = Bucket::parse(&body, &hashed.usual).map_err(&malformed)?;
             if let Some(record) = read.left(bucket).filter(|record| record.mark.sends(spin(place))) {
+                took(Way::Mark);
                 (bucket, steps) = (usize::from(record.destination), steps + 1);
                 if steps > hashed.steps || bucket >= hashed.shape.buckets() {
                     return Err(malformed(Malformed));
@@ -220,7 +225,11 @@ impl TableHandle {
             }
             break;
         }
-        if hashed.is_special(home) { self.search_sorted(resident, key, newest, fetch) } else { Ok(Search::Absent) }
+        if !hashed.is_special(home) {
+            return Ok(Search::Absent);
+        }
+        took(Way::Special);
+        self.search_sorted(resident, key, newest, fetch)
     }
 
     #[inline]

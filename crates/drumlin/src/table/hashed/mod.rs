@@ -20,6 +20,7 @@ mod bucket;
 mod cluster;
 mod gather;
 mod parts;
+mod paths;
 mod record;
 mod shape;
 mod stage;
@@ -29,5 +30,8 @@ pub(super) use cluster::{Cluster, Row, columns_of};
 pub use cluster::{Columns, Verdicts};
 pub(super) use gather::{Gather, Source};
 pub(super) use parts::{Hashed, HashedParts, split};
+#[cfg(test)]
+pub(super) use paths::taken;
+pub(super) use paths::{Way, took};
 pub(super) use record::{RECORD_BYTES, Record, Records, spin};
 pub(super) use stage::{Poured, STAGED_BYTES_MAX, Stage};

@@ -145,3 +145,35 @@ fn a_table_of_large_items_is_a_sorted_one() {
     }
     table.verify(&mut |_| ()).sound().expect("sound");
 }
+
+/// A hundred thousand times and more each: by records that are held, by those in buckets, into the sorted part, by pages of filters.
+#[test]
+fn every_way_of_a_search_is_taken_often_and_finds_what_is_there() {
+    let before = crate::table::hashed::taken();
+    let grid = Some(crate::filter::Grid { skip: 0, bits: 10 });
+    for (records_percent, grid) in [(None, None), (Some(0), None), (Some(20), grid)] {
+        let options = TableOptions { records_percent, grid, filter_bits_per_key: 16.0, ..hashed_options() };
+        let mut all = rows(&options, 1500, 100, 9);
+        let large = (0..200).map(|n| row(&format!("large{n}"), 20 + n, Some(&"x".repeat(4100))));
+        all.extend(stored(&options, large.collect()));
+        all.sort();
+        let fs = fs();
+        let meta = write(&fs, 1, &options, &all, Tombstones::EMPTY).expect("writes");
+        let table = open(&fs, &meta, &options, 64 << 20);
+        let find = |(key, lsn, _, value): &Row| {
+            let hash = options.hasher.hash(key);
+            let found = table.get(key, hash, Lsn::MAX, &mut Verdicts::default()).expect("reads").expect("there");
+            assert!(found.lsn.0 == *lsn && found.value == *value);
+        };
+        for _ in 0..7 {
+            all.iter().for_each(find);
+        }
+        let special = all.iter().filter(|row| row.3.len() == 4100).collect::<Vec<_>>();
+        for _ in 0..200 {
+            special.iter().for_each(|row| find(row));
+        }
+    }
+    let ways: Vec<u64> = crate::table::hashed::taken().iter().zip(before).map(|(now, then)| now - then).collect();
+    println!("by records {}, by marks {}, into the sorted part {}, by pages {}", ways[0], ways[1], ways[2], ways[3]);
+    assert!(ways.iter().all(|taken| *taken >= 100_000), "{ways:?}");
+}
