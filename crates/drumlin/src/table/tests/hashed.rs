@@ -156,7 +156,7 @@ fn every_way_of_a_search_is_taken_often_and_finds_what_is_there() {
         let mut all = rows(&options, 1500, 100, 9);
         let large = (0..200).map(|n| row(&format!("large{n}"), 20 + n, Some(&"x".repeat(4100))));
         all.extend(stored(&options, large.collect()));
-        all.sort();
+        all.sort_by(|a, b| a.0.cmp(&b.0));
         let fs = fs();
         let meta = write(&fs, 1, &options, &all, Tombstones::EMPTY).expect("writes");
         let table = open(&fs, &meta, &options, 64 << 20);
