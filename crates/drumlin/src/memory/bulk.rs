@@ -109,6 +109,8 @@ fn link(list: &SkipList, notes: &Notes) {
     for (at, &known) in notes.all().iter().enumerate() {
         if let Some(&soon) = notes.all().get(at + AHEAD) {
             prefetch(node(soon).address());
+            // Its links are on the line before.
+            prefetch(node(soon).address().wrapping_sub(4));
         }
         let node = node(known);
         let height = list.nodes.height(node);
