@@ -79,7 +79,9 @@ pub enum Error {
     InvalidArgument(String),
     /// The operation needs an order of keys, which the keyspace does not have: its layout is
     /// [`Layout::Trie`](crate::Layout::Trie).
-    #[error("{op} needs an order of keys, which keyspace {keyspace} does not have: its layout is a trie; use `iter`, or a keyspace of another layout")]
+    #[error(
+        "{op} needs an order of keys, which keyspace {keyspace} does not have: its layout is a trie; use `iter`, or a keyspace of another layout"
+    )]
     NoOrder {
         /// The refused operation.
         op: &'static str,

@@ -203,10 +203,11 @@ fn what_decides_where_a_key_lies_stays() {
     assert_eq!(keyspace.options().layout, Layout::Leveled);
     let trie = KeyspaceOptions { layout: TRIES[0], ..usual.clone() };
     let keyspace = db.keyspace("t", trie.clone()).expect("keyspace");
-    let refused = |layout: Layout, word: &str| match keyspace.set_options(KeyspaceOptions { layout, ..trie.clone() }) {
-        Err(Error::InvalidArgument(why)) => assert!(why.contains(word), "{why}"),
-        other => panic!("{other:?}"),
-    };
+    let refused =
+        |layout: Layout, word: &str| match keyspace.set_options(KeyspaceOptions { layout, ..trie.clone() }) {
+            Err(Error::InvalidArgument(why)) => assert!(why.contains(word), "{why}"),
+            other => panic!("{other:?}"),
+        };
     refused(Layout::Leveled, "no order");
     refused(TRIES[1], "3 levels");
     refused(Layout::Trie { levels: 3, runs: 2, hash: KeyHash::Sha1 }, "Sip");

@@ -100,7 +100,13 @@ impl Expected {
     /// The record that a step must give, which may be any of the rest: the one that it gave, if that is one of them.
     fn take(&mut self, back: bool, got: Option<&[u8]>) -> Option<(Vec<u8>, Vec<u8>)> {
         match self {
-            Expected::InOrder(records) => if back { records.pop_back() } else { records.pop_front() },
+            Expected::InOrder(records) => {
+                if back {
+                    records.pop_back()
+                } else {
+                    records.pop_front()
+                }
+            }
             Expected::InAny(records) => match got {
                 Some(got) => records.remove_entry(got),
                 None => records.pop_first(),
@@ -250,8 +256,12 @@ impl Run {
         });
         let (keyspace, now) = (self.keyspace(name), self.models[name].clone());
         if !now.ordered {
-            if !matches!(bounds, (Bound::Unbounded, Bound::Unbounded)) && bounds.0 != Bound::Included(vec![]) {
-                assert!(matches!(keyspace.range(bounds), Err(Error::NoOrder { op: "range", .. })), "{context}");
+            if !matches!(bounds, (Bound::Unbounded, Bound::Unbounded)) && bounds.0 != Bound::Included(vec![])
+            {
+                assert!(
+                    matches!(keyspace.range(bounds), Err(Error::NoOrder { op: "range", .. })),
+                    "{context}"
+                );
             }
             assert!(matches!(keyspace.prefix("x"), Err(Error::NoOrder { .. })), "{context}");
             (bounds, prefix) = ((Bound::Unbounded, Bound::Unbounded), None);

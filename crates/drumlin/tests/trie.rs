@@ -106,14 +106,18 @@ fn an_order_of_ones_own_is_refused() {
     let db = open(&MemFs::new(), options).expect("open");
     let backwards = KeyspaceOptions { comparator: Arc::new(Backwards), ..trie() };
     let refused = db.keyspace("k", backwards);
-    assert!(matches!(&refused, Err(Error::InvalidArgument(why)) if why.contains("test.backwards")), "{refused:?}");
+    assert!(
+        matches!(&refused, Err(Error::InvalidArgument(why)) if why.contains("test.backwards")),
+        "{refused:?}"
+    );
 }
 
 #[test]
 fn keys_may_be_as_long_as_elsewhere() {
     let fs = MemFs::new();
     let keyspace_options = trie();
-    let db = open(&fs, Options { segment_bytes: 1 << 20, memory_bytes: 16 << 20, ..options() }).expect("open");
+    let db =
+        open(&fs, Options { segment_bytes: 1 << 20, memory_bytes: 16 << 20, ..options() }).expect("open");
     let keyspace = db.keyspace("k", keyspace_options).expect("keyspace");
     let keys = [vec![], vec![7], vec![8; KEY_BYTES_MAX]];
     for key in &keys {
@@ -122,7 +126,12 @@ fn keys_may_be_as_long_as_elsewhere() {
     assert!(matches!(keyspace.put(vec![0; KEY_BYTES_MAX + 1], ""), Err(Error::InvalidArgument(_))));
     let check = |keyspace: &Keyspace| {
         for key in &keys {
-            assert_eq!(keyspace.get(key).expect("get").as_deref(), Some(&b"value"[..]), "{} bytes", key.len());
+            assert_eq!(
+                keyspace.get(key).expect("get").as_deref(),
+                Some(&b"value"[..]),
+                "{} bytes",
+                key.len()
+            );
         }
     };
     check(&keyspace);
@@ -180,10 +189,12 @@ fn a_table_of_another_store_is_told() {
     let alone = inspect::table(&Env::with_fs(theirs.clone()), &table, None, |_| {}).expect("inspect");
     assert!(alone.unchecked.is_empty(), "{alone:?}");
     let there = Path::new("/store").join(table.file_name().expect("a name"));
-    ours.create(&there).and_then(|mut file| {
-        file.append(&bytes(&theirs, &table))?;
-        file.sync()
-    }).expect("copy");
+    ours.create(&there)
+        .and_then(|mut file| {
+            file.append(&bytes(&theirs, &table))?;
+            file.sync()
+        })
+        .expect("copy");
     let strange = inspect::table(&Env::with_fs(ours.clone()), &there, None, |_| {}).expect("inspect");
     assert!(strange.unchecked.iter().any(|why| why.contains("other hashes")), "{strange:?}");
 }

@@ -135,7 +135,7 @@ impl Rig {
             bottom: deeper.is_empty(),
             deeper: Arc::new(deeper),
             below,
-            pile: Vec::new(),
+            pile: Box::default(),
             borders: Box::default(),
             cuts: Vec::new(),
             trivial_move: false,

@@ -11,8 +11,8 @@ mod form;
 mod hash;
 
 pub use comparator::{BYTEWISE, Bytewise, Comparator, ComparatorRef, bytewise};
-pub(crate) use form::{KeyBuffer, KeyForm, PLACE_BYTES, Placer, STORED_KEY_BYTES_MAX};
 pub use form::KeyHash;
+pub(crate) use form::{KeyBuffer, KeyForm, PLACE_BYTES, Placer, STORED_KEY_BYTES_MAX};
 pub use hash::KeyHasher;
 
 use std::fmt;

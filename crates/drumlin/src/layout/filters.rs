@@ -131,9 +131,8 @@ impl FilterBits {
 
     /// In a trie, filters stand in columns at the levels for whose filters, and those above, memory has no such number of bytes.
     pub fn with_memory(self, levels: &Levels, options: &KeyspaceOptions, filter_bytes: u64) -> FilterBits {
-        let first = Tiers::of(options).and_then(|tiers| {
-            Some((tiers, tiers.first_beyond(levels, options, filter_bytes)?))
-        });
+        let first = Tiers::of(options)
+            .and_then(|tiers| Some((tiers, tiers.first_beyond(levels, options, filter_bytes)?)));
         let Some((tiers, first)) = first else { return self };
         let grid = |level| if level < first { None } else { tiers.grid(options, level as usize) };
         FilterBits { grids: (0..=LEVEL_MAX).map(grid).collect(), ..self }

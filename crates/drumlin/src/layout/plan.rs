@@ -87,7 +87,7 @@ pub struct CompactionPlan {
     /// before it overlaps too many of them.
     pub below: Vec<Arc<TableHandle>>,
     /// In a trie, the tables of the containers that the outputs come to, newest first: they come to lie over them.
-    pub pile: Vec<Arc<TableHandle>>,
+    pub pile: Box<[Arc<TableHandle>]>,
     /// By key, ascending, where outputs are cut in any case, and to which level they go from there on: see `policy`.
     pub borders: Box<[Border]>,
     /// Keys, ascending, at which the job may be cut into parts of like size that run side by side.

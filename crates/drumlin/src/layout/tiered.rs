@@ -43,10 +43,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::policy::{Bounds, Component, Inputs, Policy, bytes_of, tombstones_of, tombstones_pay};
-use crate::layout::plan::{Border, CompactionPlan, Reason, hull};
 use crate::env::PAGE_BYTES as BUCKET_BYTES;
 use crate::filter::Grid;
 use crate::key::key_prefix;
+use crate::layout::plan::{Border, CompactionPlan, Reason, hull};
 use crate::layout::{KeySpan, ManualPick};
 use crate::options::{KeyspaceOptions, Layout};
 use crate::table::{Sample, TableHandle, TableMeta};
@@ -211,7 +211,8 @@ fn pick_garbage(policy: &Policy<'_>, tiers: Tiers) -> Option<CompactionPlan> {
 /// The share of a pile that is of no use to anybody; 0 if it cannot be collected: something lies below, or it is one run.
 fn garbage(policy: &Policy<'_>, tiers: Tiers, tier: usize, component: &Component) -> f64 {
     let mut below = tiers.levels(tier).end..policy.depth();
-    if component.inputs.len() < 2 || below.any(|level| !policy.overlapping(level, &component.span).is_empty()) {
+    if component.inputs.len() < 2 || below.any(|level| !policy.overlapping(level, &component.span).is_empty())
+    {
         return 0.0;
     }
     // Level by level the newer are first, and those of one level have no key in common.

@@ -279,9 +279,9 @@ fn load_trie(sim: &mut Sim, keys: u64, puts: u64, entries: usize) {
 
 #[test]
 fn tables_of_a_trie_lie_within_containers_and_are_written_once_a_level() {
-    let layout = Layout::Trie { levels: 4, runs: 4, hash: KeyHash::Sip };
+    let layout = Layout::Trie { levels: 3, runs: 4, hash: KeyHash::Sip };
     let mut sim = sim(1 << 40, layout);
-    load_trie(&mut sim, u64::MAX, 30_000, 20);
+    load_trie(&mut sim, u64::MAX, 60_000, 250);
     let tiers = Tiers::of(&sim.options).expect("it has tiers");
     let mut piles = std::collections::BTreeMap::new();
     for level in 0..sim.levels.depth() {
@@ -292,11 +292,11 @@ fn tables_of_a_trie_lie_within_containers_and_are_written_once_a_level() {
         }
     }
     let deepest = piles.keys().map(|(tier, _)| *tier).max();
-    assert_eq!(deepest, Some(3), "{:?}", sim.shape());
-    let high = |(pile, tables): (&(usize, u64), &usize)| pile.0 < 3 && *tables >= 4;
+    assert_eq!(deepest, Some(2), "{:?}", sim.shape());
+    let high = |(pile, tables): (&(usize, u64), &usize)| pile.0 < 2 && *tables >= 4;
     assert!(!piles.iter().any(high), "a pile of four or more is left: {piles:?}");
     let amplification = sim.written_entries as f64 / sim.flushed_entries as f64;
-    assert!((2.0..=3.0).contains(&amplification), "{amplification:.2} {:?}", sim.shape());
+    assert!((1.5..=2.0).contains(&amplification), "{amplification:.2} {:?}", sim.shape());
 }
 
 #[test]
@@ -311,7 +311,11 @@ fn a_trie_keeps_to_its_space_however_often_keys_are_overwritten_or_deleted() {
         assert!(entries(&sim) <= most, "{levels} levels: {} {:?}", entries(&sim), sim.shape());
         (0..KEYS).for_each(|n| sim.feed(key(n), false, 500));
         sim.check_reads((0..KEYS).step_by(37).map(key), "deleted");
-        println!("{levels} levels: {} entries of deletes and what they hide: {:?}", entries(&sim), sim.shape());
+        println!(
+            "{levels} levels: {} entries of deletes and what they hide: {:?}",
+            entries(&sim),
+            sim.shape()
+        );
         assert!(entries(&sim) <= most, "{levels} levels: {} {:?}", entries(&sim), sim.shape());
     }
 }

@@ -38,7 +38,7 @@ use std::slice;
 use std::sync::Arc;
 
 use super::pool::Pool;
-use crate::key::{STORED_KEY_BYTES_MAX, Kind, Lsn, VALUE_BYTES_MAX};
+use crate::key::{Kind, Lsn, STORED_KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::sync::atomic::AtomicU32;
 
 /// A link: the unit of the next node on a level.

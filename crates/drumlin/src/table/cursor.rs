@@ -201,7 +201,8 @@ impl<H: Deref<Target = TableHandle> + Send + Clone> TableCursor<H> {
             Some(gathering) => gathering,
             None => {
                 let placer = self.table.options().form.placer().copied();
-                let placer = placer.ok_or_else(|| resident.malformed(resident.footer.properties)(Malformed))?;
+                let placer =
+                    placer.ok_or_else(|| resident.malformed(resident.footer.properties)(Malformed))?;
                 let mut special = TableCursor::new(self.table.clone(), self.options);
                 special.is_of_sorted_part = true;
                 let gather = Gather::new(placer, resident.all_records()?);
@@ -502,13 +503,7 @@ impl<H: Deref<Target = TableHandle> + Send + Clone> TableCursor<H> {
     }
 
     /// `seek_stored` in a hashed table. `key` may be a bound and no stored key: shorter than a place.
-    fn seek_hashed(
-        &mut self,
-        resident: &Resident,
-        hashed: &HashedParts,
-        key: &[u8],
-        lsn: Lsn,
-    ) -> Result<()> {
+    fn seek_hashed(&mut self, resident: &Resident, hashed: &HashedParts, key: &[u8], lsn: Lsn) -> Result<()> {
         let place = key_prefix(key);
         if place > hashed.shape.last() {
             return Ok(());

@@ -24,13 +24,13 @@ use crossbeam_epoch::Guard;
 use crate::cache::{SharedBlock, Stage};
 use crate::encoding::Malformed;
 use crate::error::{Error, Result};
+use crate::filter::Grid;
 use crate::iter::{Cursor, Tombstones};
 use crate::key::{Kind, Lsn};
 use crate::sync::{Mutex, failpoint};
 use crate::table::block::{Block, Order};
 use crate::table::cursor::{CursorOptions, TableCursor};
 use crate::table::epoch_arc::EpochArc;
-use crate::filter::Grid;
 use crate::table::hashed::{self, Bucket, Cluster, Columns, Hashed, HashedParts, Verdicts, Way, spin, took};
 use crate::table::index::{Index, Place};
 use crate::table::reads::block_was_read;
@@ -201,7 +201,8 @@ impl TableHandle {
             return Ok(Search::Absent);
         }
         let home = hashed.shape.home(place);
-        let (mut bucket, mut steps) = hashed.end_of(place).map_err(resident.malformed(Hashed::place(home)))?;
+        let (mut bucket, mut steps) =
+            hashed.end_of(place).map_err(resident.malformed(Hashed::place(home)))?;
         if steps > 0 {
             took(Way::Record);
         }

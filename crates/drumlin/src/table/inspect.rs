@@ -358,7 +358,8 @@ impl Parts<'_> {
         let mut filled = 0;
         for bucket in 0..hashed.buckets as usize {
             let part = self.part(Hashed::place(bucket))?;
-            let mut block = TableBlock { number: report.blocks, part, fence: Vec::new(), entries: Vec::new() };
+            let mut block =
+                TableBlock { number: report.blocks, part, fence: Vec::new(), entries: Vec::new() };
             report.blocks += 1;
             if let Some(raw_bytes) = block.part.raw_bytes {
                 report.blocks_read += 1;

@@ -140,17 +140,18 @@ impl Resident {
         }
         resident.parts.index += resident.properties.cluster.as_ref().map_or(0, Cluster::heap_bytes);
         if let Some(hashed) = resident.properties.hashed.clone() {
-            let most = options.records_percent.map_or(usize::MAX, |percent| {
-                (hashed.buckets * u64::from(percent)).div_ceil(100) as usize
-            });
+            let most = options
+                .records_percent
+                .map_or(usize::MAX, |percent| (hashed.buckets * u64::from(percent)).div_ceil(100) as usize);
             let parts = [hashed.records, hashed.special].map(|part| part.map(block).transpose());
             let [records, special] = parts;
             let (records, special) = (records?, special?);
             let (records, special) =
                 (records.as_deref().unwrap_or_default(), special.as_deref().unwrap_or_default());
             // Without it nothing can be found: there is no table.
-            let parts = HashedParts::new(&hashed, meta, records, special, most)
-                .map_err(|_| malformed(resident.footer.properties, "the records of its buckets are malformed"))?;
+            let parts = HashedParts::new(&hashed, meta, records, special, most).map_err(|_| {
+                malformed(resident.footer.properties, "the records of its buckets are malformed")
+            })?;
             resident.parts.index += parts.heap_bytes();
             resident.hashed = Some(parts);
         }

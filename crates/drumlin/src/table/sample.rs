@@ -28,7 +28,8 @@ impl Sample {
     /// As numbers, to be stored: the deletes, then the hashes, each as its distance from the one before.
     pub fn numbers(&self) -> Vec<u64> {
         let mut before = 0;
-        let distances = self.hashes.iter().map(|hash| u64::from(hash - std::mem::replace(&mut before, *hash)));
+        let distances =
+            self.hashes.iter().map(|hash| u64::from(hash - std::mem::replace(&mut before, *hash)));
         [self.deletes].into_iter().chain(distances).collect()
     }
 
@@ -161,7 +162,8 @@ mod tests {
                 let base = round << 32;
                 let old = sample(base..base + 10_000, |_| false);
                 // `part` percent of the newer's keys are those of the older one.
-                let newer = (0..10_000).map(|n| if dice.below(100) < part { base + n } else { base + 20_000 + n });
+                let newer =
+                    (0..10_000).map(|n| if dice.below(100) < part { base + n } else { base + 20_000 + n });
                 let share = Sample::garbage(&[&sample(newer, |_| false), &old]).expect("samples");
                 off += share - part as f64 / 200.0;
             }

@@ -19,8 +19,8 @@ use std::path::Path;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::env::{FileSystem, ReadMode};
-use crate::filter::Grid;
 use crate::error::{Corruption, Error, Result};
+use crate::filter::Grid;
 use crate::iter::Tombstones;
 use crate::key::{ComparatorRef, KeyForm, KeyHasher, Kind, Lsn, bytewise, key_prefix};
 use crate::options::KeyspaceOptions;

@@ -31,8 +31,8 @@ use crate::table::hashed::{
     self, Cluster, Columns, Entry, Hashed, Poured, Record, STAGED_BYTES_MAX, Stage, columns_of,
 };
 use crate::table::index::{IndexBuilder, Place, separator};
-use crate::table::sample::Sampler;
 use crate::table::properties::{Properties, placed};
+use crate::table::sample::Sampler;
 use crate::table::warm::Warm;
 use crate::table::{TableId, TableMeta, TableOptions, tombstone_block};
 
@@ -81,7 +81,10 @@ impl Output {
 
 /// True if the filter is written in columns.
 fn is_columned(options: &TableOptions) -> bool {
-    options.grid.is_some() && options.hashed && options.form.placer().is_some() && options.filter_bits_per_key > 0.0
+    options.grid.is_some()
+        && options.hashed
+        && options.form.placer().is_some()
+        && options.filter_bits_per_key > 0.0
 }
 
 /// Writes one table.
@@ -246,9 +249,8 @@ impl TableWriter {
 
     fn add_checked(&mut self, key: &[u8], lsn: Lsn, kind: u8, value: &[u8], new_key: bool) -> Result<()> {
         if let Some(stage) = &mut self.stage {
-            let (place, user_key) = hashed::split(key).map_err(|_| {
-                Error::invalid(format!("{key:?} is too short for a key behind its place"))
-            })?;
+            let (place, user_key) = hashed::split(key)
+                .map_err(|_| Error::invalid(format!("{key:?} is too short for a key behind its place")))?;
             stage.add(place, user_key, lsn, kind, value);
             self.last_key.clear();
             self.last_key.extend_from_slice(key);
@@ -355,7 +357,9 @@ impl TableWriter {
             return Err(Error::invalid("a table needs an entry or a range tombstone"));
         }
         if self.options.form.placer().is_some() && !self.tombstones.is_empty() {
-            return Err(Error::invalid("a table of keys behind their places has no ranges, so no range tombstones"));
+            return Err(Error::invalid(
+                "a table of keys behind their places has no ranges, so no range tombstones",
+            ));
         }
         if self.contents.entries != 0 {
             self.contents.largest = self.last_key().to_vec();

@@ -250,7 +250,10 @@ mod tests {
             for item in list {
                 let (end, steps) = end_of(&records, home, items[*item as usize].spin);
                 steps_most = steps_most.max(steps);
-                assert!(place[*item as usize].is_none_or(|bucket| bucket == end), "a search ends where it is");
+                assert!(
+                    place[*item as usize].is_none_or(|bucket| bucket == end),
+                    "a search ends where it is"
+                );
             }
         }
         assert_eq!(steps_most, balanced.steps);
@@ -288,7 +291,9 @@ mod tests {
                 let balanced = balance(&items, homes.clone(), CAPACITY);
                 let moved = items.len() - {
                     let stays = homes.iter().zip(&balanced.buckets);
-                    stays.map(|(home, end)| home.iter().filter(|item| end.contains(item)).count()).sum::<usize>()
+                    stays
+                        .map(|(home, end)| home.iter().filter(|item| end.contains(item)).count())
+                        .sum::<usize>()
                 };
                 let near = |record: &&Record| record.source.abs_diff(record.destination) <= NEAR as u16;
                 let before = |record: &&Record| record.destination < record.source;

@@ -79,7 +79,11 @@ impl Usual {
             true => 0,
             false => varint_bytes(key_bytes as u64) + varint_bytes(value_bytes as u64),
         };
-        2 + usize::from(kind_bits(kind) == OTHER) + lengths + usize::from(self.lsn_bytes) + key_bytes + value_bytes
+        2 + usize::from(kind_bits(kind) == OTHER)
+            + lengths
+            + usize::from(self.lsn_bytes)
+            + key_bytes
+            + value_bytes
     }
 
     /// Bytes of an entry, without that of its hash, if its head is 0.
@@ -175,8 +179,10 @@ impl<'a> Bucket<'a> {
         if flags & !(IS_SOURCE | ALL_USUAL) != 0 {
             return Err(Malformed);
         }
-        let (tags, entries) = rest.split_at_checked(usize::from(u16::from_le_bytes([a, b]))).ok_or(Malformed)?;
-        let (destination, mark) = (u16::from_le_bytes([c, d]), Mark::from_bits(u32::from_le_bytes([e, f, g, h])));
+        let (tags, entries) =
+            rest.split_at_checked(usize::from(u16::from_le_bytes([a, b]))).ok_or(Malformed)?;
+        let (destination, mark) =
+            (u16::from_le_bytes([c, d]), Mark::from_bits(u32::from_le_bytes([e, f, g, h])));
         Ok(Bucket { tags, entries, usual, flags, destination, mark })
     }
 
@@ -197,7 +203,12 @@ impl<'a> Bucket<'a> {
 
     /// The newest version of `key`, which lies at `place`, that is no newer than `newest`.
     #[inline]
-    pub(in crate::table) fn find(&self, place: u64, key: &[u8], newest: Lsn) -> Result<Option<Entry<'a>>, Malformed> {
+    pub(in crate::table) fn find(
+        &self,
+        place: u64,
+        key: &[u8],
+        newest: Lsn,
+    ) -> Result<Option<Entry<'a>>, Malformed> {
         let wanted = tag(place);
         let fits = |entry: &Entry<'_>| entry.lsn <= newest && entry.key == key;
         if self.flags & ALL_USUAL != 0 {
@@ -326,7 +337,8 @@ mod tests {
     #[test]
     fn entries_come_back_and_take_what_was_reckoned() {
         let long = [9; 300];
-        let usual = [entry(b"abcd", 100, 1, b"xy"), entry(b"abcd", 100, 1, b"zz"), entry(b"dcba", 65_635, 1, b"..")];
+        let usual =
+            [entry(b"abcd", 100, 1, b"xy"), entry(b"abcd", 100, 1, b"zz"), entry(b"dcba", 65_635, 1, b"..")];
         let mixed = [
             entry(b"abcd", 200, 1, b"xy"),
             entry(b"abcd", 150, 0, b""),
@@ -341,7 +353,9 @@ mod tests {
             assert_eq!(found, entries.iter().map(|(_, entry)| *entry).collect::<Vec<_>>());
             bucket.validate(place).expect("sound");
             assert!(bucket.validate(|key| place(key) + 1).is_err() || entries.is_empty());
-            let bytes = |(_, entry): &(u64, Entry<'_>)| USUAL.entry_bytes(entry.key.len(), entry.value.len(), entry.kind);
+            let bytes = |(_, entry): &(u64, Entry<'_>)| {
+                USUAL.entry_bytes(entry.key.len(), entry.value.len(), entry.kind)
+            };
             let used = entries.iter().map(bytes).sum::<usize>();
             assert!(body[HEADER_BYTES + used..].iter().all(|byte| *byte == 0));
             assert_eq!(bucket.left(7), None);
@@ -350,7 +364,8 @@ mod tests {
 
     #[test]
     fn a_search_finds_the_newest_version_that_it_may_see() {
-        let usual = [entry(b"dcba", 900, 1, b"no"), entry(b"abcd", 300, 1, b"c."), entry(b"abcd", 200, 1, b"b.")];
+        let usual =
+            [entry(b"dcba", 900, 1, b"no"), entry(b"abcd", 300, 1, b"c."), entry(b"abcd", 200, 1, b"b.")];
         let mixed = [usual[0], usual[1], usual[2], entry(b"abcd", 150, 0, b""), entry(b"e", 120, 1, b"long")];
         for (entries, least) in [(&usual[..], 200), (&mixed[..], 150)] {
             let body = encoded(entries, None);

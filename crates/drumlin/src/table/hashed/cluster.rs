@@ -62,7 +62,9 @@ impl Columns {
     /// False only if no key of the row lies at the place.
     pub fn may_contain(&self, place: u64, grid: Grid) -> bool {
         let (column, bytes) = (grid.column(place), usize::from(self.row.bytes));
-        let Some(at) = column.checked_sub(self.row.first).filter(|_| column <= self.row.last) else { return false };
+        let Some(at) = column.checked_sub(self.row.first).filter(|_| column <= self.row.last) else {
+            return false;
+        };
         filter::column_may_contain(&self.data[at as usize * bytes..][..bytes], place, self.row.probes)
     }
 }
@@ -94,7 +96,12 @@ impl Verdicts {
 }
 
 /// The columns of a table's own keys, by their places in order; about so many bits for each.
-pub(in crate::table) fn columns_of(table: TableId, grid: Grid, places: &[u64], bits_per_key: f64) -> Option<Columns> {
+pub(in crate::table) fn columns_of(
+    table: TableId,
+    grid: Grid,
+    places: &[u64],
+    bits_per_key: f64,
+) -> Option<Columns> {
     let (first, last) = (grid.column(*places.first()?), grid.column(*places.last()?));
     // Keys for each column of the part of the grid that they span.
     let width = (u64::MAX >> grid.skip) as f64 / f64::from(1u32 << grid.bits);
@@ -190,7 +197,13 @@ impl Cluster {
     }
 
     /// Notes what a page says of a place, of each table that it names and of which nothing is known.
-    pub fn ask(&self, page: usize, body: &[u8], place: u64, verdicts: &mut Verdicts) -> Result<(), Malformed> {
+    pub fn ask(
+        &self,
+        page: usize,
+        body: &[u8],
+        place: u64,
+        verdicts: &mut Verdicts,
+    ) -> Result<(), Malformed> {
         let (first, last) = self.columns_of_page(page);
         let column = self.grid.column(place);
         let mut at = 0;
@@ -208,7 +221,8 @@ impl Cluster {
 
     /// The rows, with their columns within the cluster's, of all pages' bodies in order.
     pub fn rows(&self, mut body: impl FnMut(usize) -> Result<Vec<u8>>) -> Result<Vec<Columns>> {
-        let within = |row: &Row| Row { first: row.first.max(self.first), last: row.last.min(self.last), ..*row };
+        let within =
+            |row: &Row| Row { first: row.first.max(self.first), last: row.last.min(self.last), ..*row };
         let empty = |row: &Row| {
             let row = within(row);
             Columns { row, data: Vec::with_capacity(row.columns() * usize::from(row.bytes)) }

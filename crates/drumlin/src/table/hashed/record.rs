@@ -102,8 +102,7 @@ impl Records {
     pub(in crate::table) fn decode(stored: &[u8], buckets: usize, most: usize) -> Result<Records, Malformed> {
         let (chunks, rest) = stored.as_chunks::<RECORD_BYTES>();
         let mut list: Vec<Record> = chunks.iter().map(|bytes| Record::decode(*bytes)).collect();
-        let is_inside =
-            |record: &Record| usize::from(record.source.max(record.destination)) < buckets;
+        let is_inside = |record: &Record| usize::from(record.source.max(record.destination)) < buckets;
         if !rest.is_empty() || !list.iter().all(is_inside) {
             return Err(Malformed);
         }

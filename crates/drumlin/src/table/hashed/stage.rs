@@ -98,7 +98,8 @@ impl Stage {
         let (key_bytes, value_bytes) = self.usual;
         let usual = Usual { key_bytes, value_bytes, lsn: least, lsn_bytes: Usual::lsn_bytes(least, most) };
         let items = self.items();
-        let sizes: Vec<u64> = items.windows(2).map(|ends| self.item_bytes(&usual, ends[0]..ends[1])).collect();
+        let sizes: Vec<u64> =
+            items.windows(2).map(|ends| self.item_bytes(&usual, ends[0]..ends[1])).collect();
         let all: u64 = sizes.iter().sum();
         if sizes.is_empty() || all / sizes.len() as u64 >= SORTED_FROM_BYTES {
             return None;
@@ -110,7 +111,10 @@ impl Stage {
         let balancing: Vec<Item> = sizes
             .iter()
             .enumerate()
-            .map(|(item, bytes)| Item { spin: spin(place_of(item as u32)), bytes: (*bytes).min(u64::from(u32::MAX)) as u32 })
+            .map(|(item, bytes)| Item {
+                spin: spin(place_of(item as u32)),
+                bytes: (*bytes).min(u64::from(u32::MAX)) as u32,
+            })
             .collect();
         let mut poured = None;
         for fill in FILLS {
@@ -140,8 +144,9 @@ impl Stage {
     /// Where each item begins, and where the last one ends.
     fn items(&self) -> Vec<u32> {
         let same = |a: &Staged, b: &Staged| a.place == b.place && self.entry(a).1.key == self.entry(b).1.key;
-        let starts = (0..self.entries.len())
-            .filter(|n| n.checked_sub(1).is_none_or(|before| !same(&self.entries[before], &self.entries[*n])));
+        let starts = (0..self.entries.len()).filter(|n| {
+            n.checked_sub(1).is_none_or(|before| !same(&self.entries[before], &self.entries[*n]))
+        });
         starts.chain([self.entries.len()]).map(|n| n as u32).collect()
     }
 

@@ -12,7 +12,13 @@ fn rows(options: &TableOptions, keys: std::ops::Range<u64>, lsn: u64) -> Vec<Row
     stored(options, keys.map(of).collect())
 }
 
-fn write_over(fs: &Arc<MemFs>, id: u64, options: &TableOptions, rows: &[Row], pile: &[Arc<TableHandle>]) -> TableMeta {
+fn write_over(
+    fs: &Arc<MemFs>,
+    id: u64,
+    options: &TableOptions,
+    rows: &[Row],
+    pile: &[Arc<TableHandle>],
+) -> TableMeta {
     let path = Path::new(DIR).join(temporary_name(TableId(id)));
     let file = fs.create(&path).expect("creates");
     let mut writer = TableWriter::new(file, path.clone(), TableId(id), options.clone());

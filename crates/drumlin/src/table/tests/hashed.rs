@@ -45,7 +45,10 @@ fn a_get_reads_one_bucket_if_records_are_in_memory_and_hardly_more_if_a_fifth_ar
         let reads = counted(&fs);
         for (key, lsn, _, value) in &rows {
             let hash = options.hasher.hash(key);
-            let found = table.get(key, hash, Lsn::MAX, &mut Verdicts::default()).expect("reads").expect("it is there");
+            let found = table
+                .get(key, hash, Lsn::MAX, &mut Verdicts::default())
+                .expect("reads")
+                .expect("it is there");
             assert!(found.lsn == Lsn(*lsn) && found.value == *value);
         }
         let a_get = reads.load(Ordering::Relaxed) as f64 / rows.len() as f64;
@@ -109,7 +112,9 @@ fn a_walk_reads_each_bucket_once_and_what_went_far_again() {
 fn what_is_larger_than_a_bucket_lies_in_the_sorted_part_and_is_found() {
     let options = hashed_options();
     let mut all: Vec<Row> = (0..3000).map(|n| row(&format!("small{n:05}"), 10 + n, Some("value"))).collect();
-    all.extend((0..20).map(|n| row(&format!("large{n}"), 20 + n, Some(&"x".repeat(4100 + 2000 * n as usize)))));
+    all.extend(
+        (0..20).map(|n| row(&format!("large{n}"), 20 + n, Some(&"x".repeat(4100 + 2000 * n as usize)))),
+    );
     // Versions that fit one by one and not together.
     all.extend((0..200).map(|n| row("many", 900 - n, Some(&"y".repeat(50)))));
     let rows = stored(&options, all);
@@ -162,10 +167,11 @@ fn every_way_of_a_search_is_taken_often_and_finds_what_is_there() {
         let table = open(&fs, &meta, &options, 64 << 20);
         let find = |(key, lsn, _, value): &Row| {
             let hash = options.hasher.hash(key);
-            let found = table.get(key, hash, Lsn::MAX, &mut Verdicts::default()).expect("reads").expect("there");
+            let found =
+                table.get(key, hash, Lsn::MAX, &mut Verdicts::default()).expect("reads").expect("there");
             assert!(found.lsn.0 == *lsn && found.value == *value);
         };
-        for _ in 0..7 {
+        for _ in 0..19 {
             all.iter().for_each(find);
         }
         let special = all.iter().filter(|row| row.3.len() == 4100).collect::<Vec<_>>();
@@ -173,7 +179,11 @@ fn every_way_of_a_search_is_taken_often_and_finds_what_is_there() {
             special.iter().for_each(|row| find(row));
         }
     }
-    let ways: Vec<u64> = crate::table::hashed::taken().iter().zip(before).map(|(now, then)| now - then).collect();
-    println!("by records {}, by marks {}, into the sorted part {}, by pages {}", ways[0], ways[1], ways[2], ways[3]);
+    let ways: Vec<u64> =
+        crate::table::hashed::taken().iter().zip(before).map(|(now, then)| now - then).collect();
+    println!(
+        "by records {}, by marks {}, into the sorted part {}, by pages {}",
+        ways[0], ways[1], ways[2], ways[3]
+    );
     assert!(ways.iter().all(|taken| *taken >= 100_000), "{ways:?}");
 }
