@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use drumlin::{Compression, Durability, FilterAllocation, Layout, Memory, Options, Parts, TwoTier};
+use drumlin::{Compression, Durability, FilterAllocation, KeyHash, Layout, Memory, Options, Parts, TwoTier};
 
 use crate::drive::Plan;
 use crate::store::Settings;
@@ -117,6 +117,8 @@ pub enum Laid {
     Tiered,
     /// Tiers above one last run.
     LazyLeveled,
+    /// Containers of hashed keys, in a trie: no order.
+    Trie,
 }
 
 /// A layout with its numbers.
@@ -125,13 +127,16 @@ pub struct LaidOut {
     /// The layout of tables
     #[arg(long, value_enum, default_value = "leveled")]
     pub layout: Laid,
-    /// Runs of a tier (tiered, lazy-leveled) [default: 8]
+    /// Runs of a tier (tiered, lazy-leveled), or tables of a container (trie) [default: 8]
     #[arg(long, value_name = "N")]
     pub runs: Option<usize>,
     /// The part of a tier's runs that is merged (tiered), or of the last run's bytes that may lie above it (lazy-leveled)
     /// [default: 100; 50]
     #[arg(long, value_name = "PERCENT")]
     pub percent: Option<u16>,
+    /// Levels (trie) [default: 5]
+    #[arg(long, value_name = "N")]
+    pub levels: Option<u8>,
 }
 
 impl LaidOut {
@@ -146,16 +151,21 @@ impl LaidOut {
                 Layout::Tiered { runs, merged_percent }
             }
             Laid::LazyLeveled => Layout::LazyLeveled { runs, upper_percent: self.percent.unwrap_or(50) },
+            Laid::Trie => Layout::Trie { levels: self.levels.unwrap_or(5), runs, hash: KeyHash::Sip },
         }
     }
 
     /// What is given and would change nothing, or is no percentage.
     pub fn check(&self) -> Result<(), String> {
-        let given = [("runs", self.runs.is_some()), ("percent", self.percent.is_some())];
+        let (runs, percent) = (("runs", self.runs.is_some()), ("percent", self.percent.is_some()));
+        if self.layout != Laid::Trie {
+            refuse(&[("levels", self.levels.is_some())], "--layout trie")?;
+        }
         match self.layout {
-            Laid::Leveled => refuse(&given, "--layout tiered or lazy-leveled"),
+            Laid::Leveled => refuse(&[runs, percent], "--layout tiered or lazy-leveled"),
             Laid::Tiered => within("percent", self.percent.unwrap_or(100).into(), 1.0, 100.0),
             Laid::LazyLeveled => Ok(()),
+            Laid::Trie => refuse(&[percent], "--layout tiered or lazy-leveled"),
         }
     }
 }

@@ -221,7 +221,9 @@ impl Engine for Store {
                 let Settings { level1_bytes, level_ratio, .. } = &self.settings;
                 format!(", level 1 of {level1_bytes} bytes, ratio {level_ratio}")
             }
-            layout @ (Layout::Tiered { .. } | Layout::LazyLeveled { .. }) => format!(", {layout}"),
+            layout @ (Layout::Tiered { .. } | Layout::LazyLeveled { .. } | Layout::Trie { .. }) => {
+                format!(", {layout}")
+            }
         };
         let memory = match self.settings.memory {
             Memory::Sorted => format!(", memory {}", Memory::Sorted),

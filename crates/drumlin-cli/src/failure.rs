@@ -120,6 +120,7 @@ impl Failure {
             Failure::Store(Error::NoSpace { .. }) => "no_space",
             Failure::Store(Error::Unsupported { .. }) => "unsupported",
             Failure::Store(Error::InvalidArgument(_)) => "invalid",
+            Failure::Store(Error::NoOrder { .. }) => "no_order",
             Failure::Store(Error::Io { .. }) | Failure::File { .. } => "io",
             Failure::Store(_) => "store",
             Failure::Output(_) | Failure::OutputClosed => "output",

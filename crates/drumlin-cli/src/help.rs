@@ -210,7 +210,8 @@ With --json, if asked for, each block: {\"what\":\"block\",\"number\",\"offset\"
 \"versions\",\"first\",\"last\",\"fence\",\"problem\"}, and each version: {\"what\":\"version\",\"block\",\"offset\",\"key\",\"lsn\",\
 \"kind\",\"value_bytes\"}, where the offset is that in the block. Then {\"what\":\"table\",\"file\",\"bytes\",\"footer\":{\"offset\",\
 \"seed\"},\"properties\":PART,\"contents\":{\"id\",\"entries\",\"deletes\",\"range_tombstones\",\"smallest\",\"largest\",\
-\"largest_exclusive\",\"min_lsn\",\"max_lsn\",\"raw_bytes\",\"created_at_ms\"},\"comparator\",\"block_bytes\",\
+\"largest_exclusive\",\"min_lsn\",\"max_lsn\",\"raw_bytes\",\"created_at_ms\"},\"comparator\",\"is_placed\",\
+\"buckets\":{\"buckets\",\"entries\",\"sources\",\"steps\",\"fill\"},\"block_bytes\",\
 \"index\":PART,\"index_leaves\":[PART,...],\"filter\":{\"part\":PART,\"bits_per_key\",\"probes\",\"false_positives\",\"is_asked\"},\
 \"tombstone_block\":PART,\"tombstones\":[{\"start\",\"end\",\"lsn\"},...],\"data\":{\"blocks\",\"blocks_read\",\"bytes\",\"raw_bytes\",\
 \"versions\",\"keys\"},\

@@ -148,6 +148,7 @@ impl Candidate {
             Layout::Leveled => "leveled",
             Layout::Tiered { .. } => "tiered",
             Layout::LazyLeveled { .. } => "lazy-leveled",
+            Layout::Trie { .. } => "trie",
         };
         (memory, layout)
     }
@@ -165,6 +166,7 @@ impl fmt::Display for Candidate {
             Layout::Leveled => write!(f, " x{}", self.level_ratio)?,
             Layout::Tiered { runs, merged_percent } => write!(f, " {runs}/{merged_percent}%")?,
             Layout::LazyLeveled { runs, upper_percent } => write!(f, " {runs}/{upper_percent}%")?,
+            Layout::Trie { levels, runs, .. } => write!(f, " {runs}x{levels}")?,
         }
         write!(f, ", {} bits, {} B blocks", self.filter_bits, self.block_bytes)
     }

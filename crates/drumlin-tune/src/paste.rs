@@ -78,6 +78,7 @@ pub fn arguments(candidate: &Candidate, memory_bytes: usize) -> String {
         Layout::LazyLeveled { runs, upper_percent } => {
             words += &format!(" --runs {runs} --percent {upper_percent}")
         }
+        Layout::Trie { levels, runs, .. } => words += &format!(" --runs {runs} --levels {levels}"),
     }
     words
         + &format!(

@@ -77,6 +77,17 @@ pub enum Error {
     /// An argument or option is outside its limits; the message says which and what is allowed.
     #[error("{0}")]
     InvalidArgument(String),
+    /// The operation needs an order of keys, which the keyspace does not have: its layout is
+    /// [`Layout::Trie`](crate::Layout::Trie).
+    #[error(
+        "{op} needs an order of keys, which keyspace {keyspace} does not have: its layout is a trie; use `iter`, or a keyspace of another layout"
+    )]
+    NoOrder {
+        /// The refused operation.
+        op: &'static str,
+        /// The keyspace.
+        keyspace: String,
+    },
     /// The snapshot was forgotten for longer than its expiry and has been released.
     #[error("the snapshot expired: take a new one, or raise `snapshot_expiry`")]
     SnapshotExpired,

@@ -28,7 +28,7 @@ pub use crate::log::inspect::{
     LogEntry, LogGap, LogGapKind, LogHeader, LogItem, LogRecord, LogRecordKind, LogReport,
 };
 pub use crate::table::inspect::{
-    TableBlock, TableEntry, TableFilter, TableInfo, TablePart, TableReport, TableTombstone,
+    TableBlock, TableBuckets, TableEntry, TableFilter, TableInfo, TablePart, TableReport, TableTombstone,
 };
 pub use crate::version::inspect::{
     ManifestChange, ManifestEdit, ManifestKeyspace, ManifestReport, ManifestState,

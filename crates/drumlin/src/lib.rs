@@ -49,6 +49,7 @@ pub use db::{
     check_keyspace_name,
 };
 pub use error::{Corruption, Error, Purpose, Result, Shortage};
+pub use key::KeyHash;
 pub use options::{
     Compression, Durability, FilterAllocation, KeyspaceOptions, Layout, Memory, Options, Parts, TwoTier,
     WriteOptions,

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::key::{ComparatorRef, bytewise};
+use crate::key::{ComparatorRef, KeyForm, KeyHash, KeyHasher, bytewise};
 
 /// What an acknowledged write survives. A write may name its own ([`WriteOptions`]); updates (`update`, `compare_and_swap`,
 /// `put_if_absent`, `fetch_add`) and range deletions outside a batch take the store's default ([`Options::durability`]).
@@ -312,6 +312,19 @@ pub enum Layout {
         /// [`Layout::LAZY_LEVELED`].
         upper_percent: u16,
     },
+    /// For many small items that need no order: keys are stored behind their hash and spread over containers that grow like a
+    /// trie, eight children each (LSM-trie §2). Writes every entry about once a level, and reads one block a get.
+    ///
+    /// A keyspace is made with it or without, for good. What needs an order is refused ([`Error::NoOrder`]): ranges, prefixes,
+    /// `delete_range`, and other comparators; `iter` gives out all records in no order.
+    Trie {
+        /// Levels, from 2 to 8: the last of them holds all that is older. 5 in [`Layout::TRIE`], as in the paper.
+        levels: u8,
+        /// Tables that a container holds before they are merged into its children, from 2 to 15. 8 in [`Layout::TRIE`].
+        runs: usize,
+        /// What spreads the keys, for good.
+        hash: KeyHash,
+    },
 }
 
 impl Default for Layout {
@@ -333,6 +346,8 @@ impl Layout {
     pub const TIERED: Layout = Layout::Tiered { runs: 8, merged_percent: 100 };
     /// Tiers above a last run, with the usual numbers.
     pub const LAZY_LEVELED: Layout = Layout::LazyLeveled { runs: 8, upper_percent: 50 };
+    /// A trie with the usual numbers.
+    pub const TRIE: Layout = Layout::Trie { levels: 5, runs: 8, hash: KeyHash::Sip };
 
     pub(crate) fn validate(&self) -> Result<()> {
         match *self {
@@ -344,6 +359,10 @@ impl Layout {
             Layout::LazyLeveled { runs, upper_percent } => {
                 within("layout.runs", runs, 2, 31)?;
                 within("layout.upper_percent", upper_percent.into(), 1, 1000)
+            }
+            Layout::Trie { levels, runs, .. } => {
+                within("layout.levels", levels.into(), 2, 8)?;
+                within("layout.runs", runs, 2, 15)
             }
         }
     }
@@ -358,6 +377,10 @@ impl fmt::Display for Layout {
             }
             Layout::LazyLeveled { runs, upper_percent } => {
                 write!(f, "lazy-leveled ({runs} runs a tier, {upper_percent} % above the last run)")
+            }
+            Layout::Trie { levels, runs, hash } => {
+                let hash = if *hash == KeyHash::Sha1 { ", SHA-1" } else { "" };
+                write!(f, "trie ({levels} levels, {runs} tables a container{hash})")
             }
         }
     }
@@ -400,7 +423,7 @@ pub struct KeyspaceOptions {
     pub filter_allocation: FilterAllocation,
     /// Bytes after which an output table is cut, from 1 KiB to 4 GiB. Default 32 MiB.
     pub table_bytes: u64,
-    /// Tables at level 0 that start a compaction, from 1 to 1000. Default 4.
+    /// Tables at level 0 that start a compaction, from 1 to 1000; in a trie its `runs` are asked. Default 4.
     pub level0_tables: usize,
     /// Target bytes of level 1, from 1 KiB to 1 PiB. Default 128 MiB.
     pub level1_bytes: u64,
@@ -429,6 +452,32 @@ impl Default for KeyspaceOptions {
 }
 
 impl KeyspaceOptions {
+    /// True if records have an order: in every layout but [`Layout::Trie`].
+    pub fn is_ordered(&self) -> bool {
+        !matches!(self.layout, Layout::Trie { .. })
+    }
+
+    /// Tables at level 0 that start a compaction: in a trie it is a container like any other.
+    pub(crate) fn level0_trigger(&self) -> usize {
+        match self.layout {
+            Layout::Trie { runs, .. } => runs,
+            _ => self.level0_tables,
+        }
+    }
+
+    /// The form in which the keyspace holds its keys, in a store that hashes them by `hasher`.
+    pub(crate) fn form(&self, hasher: KeyHasher) -> KeyForm {
+        match self.layout {
+            Layout::Trie { hash, .. } => KeyForm::Placed(hasher.placer(hash)),
+            _ => KeyForm::Bare,
+        }
+    }
+
+    /// The hasher of its keys, as it holds them, in a store that hashes keys by `hasher`.
+    pub(crate) fn hasher(&self, hasher: KeyHasher) -> KeyHasher {
+        if self.is_ordered() { hasher } else { hasher.of_places() }
+    }
+
     /// Checks every field against its limits.
     pub fn validate(&self) -> Result<()> {
         let within = |name: &str, value: f64, min: f64, max: f64| {
@@ -449,6 +498,12 @@ impl KeyspaceOptions {
         }
         self.memory.validate()?;
         self.layout.validate()?;
+        if !self.is_ordered() && !self.comparator.is_bytewise() {
+            return Err(Error::invalid(format!(
+                "the trie layout has no order, so none can be given: drop the comparator {}, or choose another layout",
+                self.comparator.name()
+            )));
+        }
         if self.compression == Compression::Zstd && !cfg!(feature = "zstd") {
             return Err(Error::invalid("compression is Zstd, but this build lacks the feature `zstd`"));
         }

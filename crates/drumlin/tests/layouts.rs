@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use drumlin::env::{Env, MemFs};
-use drumlin::{Db, Error, Keyspace, KeyspaceOptions, Layout, Memory, Options, Snapshot};
+use drumlin::{Db, Error, KeyHash, Keyspace, KeyspaceOptions, Layout, Memory, Options, Snapshot};
 use support::dice::Dice;
 
 const MEMORIES: [Memory; 3] = [Memory::Sorted, Memory::TwoTier, Memory::Runs { runs: 3, merged_percent: 60 }];
@@ -19,10 +19,19 @@ const LAYOUTS: [Layout; 3] = [
     Layout::Tiered { runs: 2, merged_percent: 100 },
     Layout::LazyLeveled { runs: 3, upper_percent: 50 },
 ];
+/// Those that have no order, and so take over from none that has.
+const TRIES: [Layout; 2] = [
+    Layout::Trie { levels: 3, runs: 2, hash: KeyHash::Sip },
+    Layout::Trie { levels: 2, runs: 3, hash: KeyHash::Sha1 },
+];
 const KEYS: u64 = 3000;
 
 fn pairs() -> impl Iterator<Item = (Memory, Layout)> {
     MEMORIES.into_iter().flat_map(|memory| LAYOUTS.map(|layout| (memory, layout)))
+}
+
+fn all_pairs() -> impl Iterator<Item = (Memory, Layout)> {
+    pairs().chain(MEMORIES.into_iter().flat_map(|memory| TRIES.map(|layout| (memory, layout))))
 }
 
 fn open(fs: &Arc<MemFs>) -> Db {
@@ -57,7 +66,7 @@ fn write(keyspace: &Keyspace, model: &mut Model, dice: &mut Dice, operations: u6
         match dice.below(400) {
             0 => {
                 let end = format!("{:06}", dice.below(KEYS)).into_bytes();
-                if key < end {
+                if key < end && keyspace.options().is_ordered() {
                     keyspace.delete_range(&key, &end).expect("delete");
                     let gone: Vec<Vec<u8>> = model.range(key..end).map(|(key, _)| key.clone()).collect();
                     gone.iter().for_each(|key| drop(model.remove(key)));
@@ -101,7 +110,7 @@ fn check(keyspace: &Keyspace, at: Option<&Snapshot>, model: &Model, story: &str)
 
 #[test]
 fn the_same_history_gives_the_same_answers_under_every_pair() {
-    for pair in pairs() {
+    for pair in all_pairs() {
         let (fs, mut dice, mut model) = (MemFs::new(), Dice(11), Model::new());
         let db = open(&fs);
         let keyspace = db.keyspace("k", options(pair)).expect("keyspace");
@@ -190,7 +199,22 @@ fn what_decides_where_a_key_lies_stays() {
         KeyspaceOptions { layout: Layout::Tiered { runs: 1, merged_percent: 100 }, ..usual.clone() },
         "layout.runs",
     );
+    refused(KeyspaceOptions { layout: TRIES[0], ..usual.clone() }, "order");
     assert_eq!(keyspace.options().layout, Layout::Leveled);
+    let trie = KeyspaceOptions { layout: TRIES[0], ..usual.clone() };
+    let keyspace = db.keyspace("t", trie.clone()).expect("keyspace");
+    let refused =
+        |layout: Layout, word: &str| match keyspace.set_options(KeyspaceOptions { layout, ..trie.clone() }) {
+            Err(Error::InvalidArgument(why)) => assert!(why.contains(word), "{why}"),
+            other => panic!("{other:?}"),
+        };
+    refused(Layout::Leveled, "no order");
+    refused(TRIES[1], "3 levels");
+    refused(Layout::Trie { levels: 3, runs: 2, hash: KeyHash::Sha1 }, "Sip");
+    let more_runs = Layout::Trie { levels: 3, runs: 5, hash: KeyHash::Sip };
+    keyspace.set_options(KeyspaceOptions { layout: more_runs, ..trie }).expect("a number that may change");
+    assert_eq!(keyspace.options().layout, more_runs);
+    let keyspace = db.open_keyspace("k").expect("it is there");
     db.drop_keyspace("k").expect("drop");
     assert!(matches!(keyspace.set_options(usual), Err(Error::Closed { .. })));
 }

@@ -1,6 +1,6 @@
 //! The store against sorted maps: one seeded history, the same answers.
 //!
-//! Three keyspaces with random options, orders and key shapes; puts, deletes, range deletions, every
+//! Three keyspaces with random options, orders (or none, in a trie) and key shapes; puts, deletes, range deletions, every
 //! kind of read-modify-write, batches over keyspaces; gets, snapshots of both kinds, scans of every
 //! bound from both ends, which may take their time while memtables turn and tables merge beneath them;
 //! keyspaces dropped and made again; clean reopens and crashes of the process.
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use drumlin::env::{Env, MemFs};
 use drumlin::key::{Comparator, ComparatorRef, bytewise};
 use drumlin::{Cas, Db, Error, Keyspace, Scan, Snapshot};
-use drumlin::{Compression, Durability, KeyspaceOptions, Layout, Memory, Options, WriteOptions};
+use drumlin::{Compression, Durability, KeyHash, KeyspaceOptions, Layout, Memory, Options, WriteOptions};
 
 /// A small generator, so that a failure is repeated by its seed alone.
 struct Dice(u64);
@@ -69,6 +69,8 @@ struct Model {
     /// Which of all keyspaces ever made it is: a name may be used again.
     id: u64,
     comparator: ComparatorRef,
+    /// False of a trie: scans give all records, in an order of their own.
+    ordered: bool,
     logged: bool,
     map: Map,
 }
@@ -88,10 +90,35 @@ impl Model {
 
 type Models = BTreeMap<&'static str, Model>;
 
+/// What a scan has still to give.
+enum Expected {
+    InOrder(VecDeque<(Vec<u8>, Vec<u8>)>),
+    InAny(Map),
+}
+
+impl Expected {
+    /// The record that a step must give, which may be any of the rest: the one that it gave, if that is one of them.
+    fn take(&mut self, back: bool, got: Option<&[u8]>) -> Option<(Vec<u8>, Vec<u8>)> {
+        match self {
+            Expected::InOrder(records) => {
+                if back {
+                    records.pop_back()
+                } else {
+                    records.pop_front()
+                }
+            }
+            Expected::InAny(records) => match got {
+                Some(got) => records.remove_entry(got),
+                None => records.pop_first(),
+            },
+        }
+    }
+}
+
 /// A scan under way, and what it has still to give.
 struct OpenScan {
     scan: Scan,
-    expected: VecDeque<(Vec<u8>, Vec<u8>)>,
+    expected: Expected,
     name: String,
     /// The next record is to be lent, not given.
     lends: bool,
@@ -100,16 +127,18 @@ struct OpenScan {
 impl OpenScan {
     /// One step from either end; false at the end.
     fn step(&mut self, back: bool) -> bool {
-        let want = if back { self.expected.pop_back() } else { self.expected.pop_front() };
         self.lends = !self.lends;
+        let with_key = |(key, value): (&[u8], &[u8])| (key.to_vec(), seen((key, value)));
         let got = match (self.lends, back) {
-            (true, false) => self.scan.next_ref().expect("no error").map(seen),
-            (true, true) => self.scan.next_back_ref().expect("no error").map(seen),
+            (true, false) => self.scan.next_ref().expect("no error").map(with_key),
+            (true, true) => self.scan.next_back_ref().expect("no error").map(with_key),
             (false, _) => {
                 let got = if back { self.scan.next_back() } else { self.scan.next() };
-                got.map(|record| record.expect("no error")).map(|(key, value)| seen((&key, &value)))
+                got.map(|record| record.expect("no error")).map(|(key, value)| with_key((&key, &value)))
             }
         };
+        let want = self.expected.take(back, got.as_ref().map(|(key, _)| &key[..]));
+        let got = got.map(|(_, seen)| seen);
         let want = want.as_ref().map(|(key, value)| seen((key, value)));
         assert_eq!(got, want, "{}, back: {back}", self.name);
         want.is_some()
@@ -164,7 +193,16 @@ impl Run {
     /// Makes a keyspace with random options.
     fn make(&mut self, name: &'static str) {
         let dice = &mut self.dice;
-        let comparator: ComparatorRef = if dice.below(3) == 0 { Arc::new(Backwards) } else { bytewise() };
+        let layout = dice.pick(&[
+            Layout::Leveled,
+            Layout::Tiered { runs: 3, merged_percent: 60 },
+            Layout::LazyLeveled { runs: 2, upper_percent: 50 },
+            Layout::Trie { levels: 3, runs: 2, hash: KeyHash::Sip },
+            Layout::Trie { levels: 2, runs: 3, hash: KeyHash::Sha1 },
+        ]);
+        let ordered = !matches!(layout, Layout::Trie { .. });
+        let backwards = dice.below(3) == 0 && ordered;
+        let comparator: ComparatorRef = if backwards { Arc::new(Backwards) } else { bytewise() };
         let options = KeyspaceOptions {
             comparator: comparator.clone(),
             logged: dice.below(6) > 0,
@@ -174,11 +212,7 @@ impl Run {
                 Memory::Runs { runs: 2, merged_percent: 100 },
                 Memory::Runs { runs: 5, merged_percent: 40 },
             ]),
-            layout: dice.pick(&[
-                Layout::Leveled,
-                Layout::Tiered { runs: 3, merged_percent: 60 },
-                Layout::LazyLeveled { runs: 2, upper_percent: 50 },
-            ]),
+            layout,
             memtable_bytes: dice.pick(&[Some(64 << 10), Some(256 << 10), None]),
             compression: dice.pick(&[Compression::None, Compression::Lz4]),
             block_bytes: dice.pick(&[128, 1024, 4096]),
@@ -192,7 +226,7 @@ impl Run {
         let logged = options.logged;
         self.db().keyspace(name, options).expect("keyspace");
         self.made += 1;
-        self.models.insert(name, Model { id: self.made, comparator, logged, map: Map::new() });
+        self.models.insert(name, Model { id: self.made, comparator, ordered, logged, map: Map::new() });
     }
 
     /// Drops it and makes another of the same name.
@@ -215,12 +249,23 @@ impl Run {
 
     /// Scans of a keyspace as it is and as every snapshot has it, within the same bounds.
     fn open_scans(&mut self, name: &'static str, context: &str) -> Vec<OpenScan> {
-        let bounds = self.bounds();
-        let prefix = (self.dice.below(5) == 0).then(|| {
+        let mut bounds = self.bounds();
+        let mut prefix = (self.dice.below(5) == 0).then(|| {
             let key = self.key();
             key[..key.len().min(self.dice.below(5) as usize)].to_vec()
         });
         let (keyspace, now) = (self.keyspace(name), self.models[name].clone());
+        if !now.ordered {
+            if !matches!(bounds, (Bound::Unbounded, Bound::Unbounded)) && bounds.0 != Bound::Included(vec![])
+            {
+                assert!(
+                    matches!(keyspace.range(bounds), Err(Error::NoOrder { op: "range", .. })),
+                    "{context}"
+                );
+            }
+            assert!(matches!(keyspace.prefix("x"), Err(Error::NoOrder { .. })), "{context}");
+            (bounds, prefix) = ((Bound::Unbounded, Bound::Unbounded), None);
+        }
         let inside = |key: &[u8]| {
             if let Some(prefix) = &prefix {
                 return key.starts_with(prefix);
@@ -254,7 +299,11 @@ impl Run {
             scans.push((scan(Some(snapshot)), then.unwrap_or_default()));
         }
         let named = |(number, (scan, all)): (usize, (drumlin::Result<Scan>, Vec<(Vec<u8>, Vec<u8>)>))| {
-            let expected = all.into_iter().filter(|(k, _)| inside(k)).collect();
+            let all = all.into_iter().filter(|(k, _)| inside(k));
+            let expected = match now.ordered {
+                true => Expected::InOrder(all.collect()),
+                false => Expected::InAny(all.collect()),
+            };
             let name = format!("{context}: {name}, {bounds:?}, {prefix:?}, of {number}");
             OpenScan { scan: scan.expect("scan"), expected, name, lends: number % 2 == 0 }
         };
@@ -296,7 +345,9 @@ impl Run {
             }
             50..52 => {
                 let (a, b) = (self.key(), self.key());
-                if self.model(name).comparator.compare(&a, &b).is_lt() {
+                if !self.model(name).ordered {
+                    assert!(matches!(keyspace.delete_range(&a, &b), Err(Error::NoOrder { .. })));
+                } else if self.model(name).comparator.compare(&a, &b).is_lt() {
                     keyspace.delete_range(&a, &b).expect("delete_range");
                     self.model(name).remove_range(&a, &b);
                 } else {
@@ -431,7 +482,10 @@ impl Run {
             match self.dice.below(12) {
                 0 => {
                     let end = self.key();
-                    if self.models[name].comparator.compare(&key, &end).is_lt() {
+                    if !self.models[name].ordered {
+                        let refused = batch.delete_range(&keyspace, &key, &end);
+                        assert!(matches!(refused, Err(Error::NoOrder { .. })));
+                    } else if self.models[name].comparator.compare(&key, &end).is_lt() {
                         batch.delete_range(&keyspace, &key, &end).expect("delete_range");
                         self.model(name).remove_range(&key, &end);
                     }

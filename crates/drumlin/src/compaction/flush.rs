@@ -38,6 +38,7 @@ pub fn run_flush<C: Cursor>(
         memory_bytes: usize::MAX,
         below: &[],
         borders: &[],
+        pile: &[],
     };
     outputs.write(&mut merge, &rules, &bounds)?;
     outputs.keep()

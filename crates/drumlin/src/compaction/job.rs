@@ -184,6 +184,7 @@ impl Job {
             memory_bytes: self.context.part_bytes,
             below: &self.plan.below,
             borders: &self.plan.borders,
+            pile: &self.plan.pile,
         };
         outputs.write(&mut merge, &self.rules, &bounds)?;
         Ok(Part { outputs, duplicates: merge.duplicates() })

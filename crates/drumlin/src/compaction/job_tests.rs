@@ -135,6 +135,7 @@ impl Rig {
             bottom: deeper.is_empty(),
             deeper: Arc::new(deeper),
             below,
+            pile: Box::default(),
             borders: Box::default(),
             cuts: Vec::new(),
             trivial_move: false,

@@ -24,7 +24,9 @@ use crate::error::{Error, Result};
 use crate::iter::Cursor;
 use crate::key::{Comparator, Lsn};
 use crate::layout::Border;
-use crate::table::{TableHandle, TableId, TableMeta, TableOptions, TableWriter, file_name, temporary_name};
+use crate::table::{
+    TableHandle, TableId, TableMeta, TableOptions, TableWriter, file_name, pile_columns, temporary_name,
+};
 
 /// Input bytes between two looks at `cancel`, and two calls of `on_bytes`.
 const TICK_BYTES: usize = 64 << 10;
@@ -47,6 +49,8 @@ pub(super) struct PartBounds<'a> {
     pub below: &'a [Arc<TableHandle>],
     /// By key, ascending, where outputs are cut, and to which level they go from there on.
     pub borders: &'a [Border],
+    /// Tables that the outputs come to lie over and stand with in one pile, newest first.
+    pub pile: &'a [Arc<TableHandle>],
 }
 
 impl PartBounds<'_> {
@@ -60,7 +64,9 @@ impl PartBounds<'_> {
 
     /// True if the table that `writer` writes is large enough.
     fn is_full(&self, writer: &TableWriter) -> bool {
-        writer.estimated_bytes() >= self.table_bytes || writer.memory_bytes() >= self.memory_bytes
+        writer.estimated_bytes() >= self.table_bytes
+            || writer.memory_bytes() >= self.memory_bytes
+            || writer.is_at_its_end()
     }
 }
 
@@ -163,12 +169,12 @@ impl Outputs {
                     && let Some((border, rest)) = borders.split_first()
                     && comparator.compare(&border.key, key).is_le()
                 {
-                    self.pass(border, open.take(), rules, start.as_deref())?;
+                    self.pass(border, open.take(), rules, start.as_deref(), bounds.pile)?;
                     (start, borders) = (Some(border.key.clone()), rest);
                 }
                 let is_full = |open: &mut Open| bounds.is_full(&open.writer) || below.is_too_much(key);
                 if may_cut && let Some(full) = open.take_if(is_full) {
-                    self.finish(full, rules, start.as_deref(), Some(key))?;
+                    self.finish(full, rules, start.as_deref(), Some(key), bounds.pile)?;
                     start = Some(key.to_vec());
                 }
                 may_cut = false;
@@ -193,7 +199,7 @@ impl Outputs {
         while let Some((border, rest)) = borders.split_first()
             && bounds.end.is_none_or(|end| comparator.compare(&border.key, end).is_lt())
         {
-            self.pass(border, open.take(), rules, start.as_deref())?;
+            self.pass(border, open.take(), rules, start.as_deref(), bounds.pile)?;
             (start, borders) = (Some(border.key.clone()), rest);
         }
         let rest = rules.tombstones(start.as_deref(), bounds.end);
@@ -201,7 +207,7 @@ impl Outputs {
             open = Some(self.open()?);
         }
         if let Some(last) = open {
-            self.finish(last, rules, start.as_deref(), bounds.end)?;
+            self.finish(last, rules, start.as_deref(), bounds.end, bounds.pile)?;
         }
         Ok(())
     }
@@ -213,6 +219,7 @@ impl Outputs {
         open: Option<Open>,
         rules: &Retention,
         start: Option<&[u8]>,
+        pile: &[Arc<TableHandle>],
     ) -> Result<()> {
         let open = match open {
             None if rules.tombstones(start, Some(&border.key)).is_empty() => None,
@@ -220,7 +227,7 @@ impl Outputs {
             open => open,
         };
         if let Some(open) = open {
-            self.finish(open, rules, start, Some(&border.key))?;
+            self.finish(open, rules, start, Some(&border.key), pile)?;
         }
         self.level = border.level;
         Ok(())
@@ -253,7 +260,11 @@ impl Outputs {
         let file = self.context.env.fs.create(&path)?;
         self.ids.push(id.0);
         let filter_bits_per_key = self.context.filter_bits.at(self.level);
-        let options = TableOptions { filter_bits_per_key, ..self.context.table_options.clone() };
+        let grid = self.context.filter_bits.grid(self.level);
+        // What is flushed is written as it comes: staged, a large memtable would be in memory twice.
+        let hashed = self.context.table_options.hashed && self.level > 0;
+        let options =
+            TableOptions { filter_bits_per_key, grid, hashed, ..self.context.table_options.clone() };
         let writer = TableWriter::new(file, path.clone(), id, options);
         let writer = writer.keep_in(Arc::clone(self.context.shelf.cache()));
         Ok(Open { id, path, writer, told_bytes: 0 })
@@ -266,9 +277,13 @@ impl Outputs {
         rules: &Retention,
         start: Option<&[u8]>,
         end: Option<&[u8]>,
+        pile: &[Arc<TableHandle>],
     ) -> Result<()> {
         let Open { id, path, mut writer, told_bytes } = open;
         writer.set_tombstones(rules.tombstones(start, end));
+        if let Some((grid, first, last)) = writer.columned_span() {
+            writer.set_pile(pile_columns(pile, grid, first, last)?);
+        }
         let mut meta = writer.finish()?;
         debug_assert_eq!(meta.id, id);
         meta.created_at_ms = u64::try_from(self.context.env.clock.wall().as_millis()).unwrap_or(0);

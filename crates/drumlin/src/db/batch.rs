@@ -20,9 +20,17 @@ use super::{Db, write};
 pub(crate) struct Operation {
     pub keyspace: Arc<KeyspaceState>,
     pub kind: Kind,
+    /// In its keyspace's form.
     pub key: Vec<u8>,
     /// The value; the end of the range for `RangeDelete`.
     pub value: Vec<u8>,
+}
+
+impl Operation {
+    /// The key as the user gave it.
+    pub fn user_key(&self) -> &[u8] {
+        self.keyspace.form.user(&self.key)
+    }
 }
 
 /// Writes that take effect together, or not at all. That holds for every reader, and for what a crash leaves: with one
@@ -77,7 +85,7 @@ impl Batch {
     /// Deletes every key in [start, end). O(writes already in the batch).
     ///
     /// # Errors
-    /// As [`Batch::put`]; `InvalidArgument` also if `start` is not before `end`.
+    /// As [`Batch::put`]; `InvalidArgument` also if `start` is not before `end`; `NoOrder` in a keyspace without order.
     pub fn delete_range(
         &mut self,
         keyspace: &Keyspace,
@@ -113,11 +121,12 @@ impl Batch {
         let state = keyspace.state_in(&self.db)?;
         write::check_entry(key, value)?;
         self.grow(key.len() + value.len())?;
-        let operation = Operation { keyspace: state.clone(), kind, key: key.to_vec(), value: value.to_vec() };
+        let key = state.form.to_stored(key);
         let at = self.operations.len();
-        if let Some(earlier) = self.last.insert((state.id.0, key.to_vec()), at) {
+        if let Some(earlier) = self.last.insert((state.id.0, key.clone()), at) {
             self.operations[earlier] = None;
         }
+        let operation = Operation { keyspace: state.clone(), kind, key, value: value.to_vec() };
         self.operations.push(Some(operation));
         Ok(())
     }

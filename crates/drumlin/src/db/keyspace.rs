@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crossbeam_epoch as epoch;
 
 use crate::error::{Error, Result};
-use crate::key::{ComparatorRef, KeyHasher, Kind, Lsn};
+use crate::key::{ComparatorRef, KeyBuffer, KeyForm, KeyHasher, Kind, Lsn};
 use crate::memory::MemTable;
 use crate::options::{KeyspaceOptions, WriteOptions};
 use crate::sync::Mutex;
@@ -37,6 +37,9 @@ pub(crate) struct KeyspaceState {
     pub comparator: ComparatorRef,
     /// Likewise.
     pub logged: bool,
+    /// Likewise: how its keys are held, in memory and in tables. The log has the user's.
+    pub form: KeyForm,
+    /// Hashes keys as they are held.
     pub hasher: KeyHasher,
     pub current: Current,
     pub dropped: AtomicBool,
@@ -64,7 +67,8 @@ impl KeyspaceState {
             name,
             comparator: options.comparator.clone(),
             logged: options.logged,
-            hasher,
+            form: options.form(hasher),
+            hasher: options.hasher(hasher),
             current,
             dropped,
             delay_ns,
@@ -104,6 +108,14 @@ impl KeyspaceState {
 
     pub fn is_dropped(&self) -> bool {
         self.dropped.load(Ordering::Acquire)
+    }
+
+    /// Refuses what needs an order of keys, if there is none.
+    pub fn check_ordered(&self, op: &'static str) -> Result<()> {
+        match self.form {
+            KeyForm::Bare => Ok(()),
+            KeyForm::Placed(_) => Err(Error::NoOrder { op, keyspace: self.name.clone() }),
+        }
     }
 
     pub fn check_open(&self) -> Result<()> {
@@ -154,10 +166,11 @@ impl Keyspace {
     /// Gives the keyspace other options, durably, while it is used. What is written from now on follows them: the next memtable
     /// is of the new memory component, the next tables have the new blocks and filters, and compactions bring what is there
     /// into the new layout, which may take them long ([`Db::wait_for_idle`](crate::Db::wait_for_idle) waits for that). The
-    /// comparator and whether it is logged stay. O(options), and a sync of the manifest.
+    /// comparator stays, whether it is logged, and whether it is a trie, with its levels and its hash. O(options), and a sync of
+    /// the manifest.
     ///
     /// # Errors
-    /// `InvalidArgument` for options that are not allowed, or another comparator or log than it has; `ReadOnly`; `Closed`;
+    /// `InvalidArgument` for options that are not allowed, or that would change what stays; `ReadOnly`; `Closed`;
     /// `Poisoned`, `NoSpace` or `Io` if the manifest cannot be written: then the options stay as they were.
     pub fn set_options(&self, options: KeyspaceOptions) -> Result<()> {
         self.db.store.set_options(&self.state, options)
@@ -213,7 +226,8 @@ impl Keyspace {
     /// overlap as they like, it is amortized O(log² n), after the locks are given back.
     ///
     /// # Errors
-    /// [Those of a write](Keyspace#errors-of-writes); `InvalidArgument` also if `start` is not before `end`.
+    /// [Those of a write](Keyspace#errors-of-writes); `InvalidArgument` also if `start` is not before `end`; `NoOrder` in a
+    /// keyspace without order.
     pub fn delete_range(&self, start: impl AsRef<[u8]>, end: impl AsRef<[u8]>) -> Result<()> {
         let (start, end) = (start.as_ref(), end.as_ref());
         write::check_range(&self.state, start, end)?;
@@ -243,7 +257,8 @@ impl Keyspace {
         self.state.check_open()?;
         let store = &self.db.store;
         let began = store.sample();
-        let found = lookup(store, &self.state, key, at);
+        let mut buffer = KeyBuffer::new();
+        let found = lookup(store, &self.state, self.state.form.stored(key, &mut buffer), at);
         store.timed(Timed::Get, began.as_ref(), || 0);
         Ok(found?.value)
     }
@@ -272,20 +287,20 @@ impl Keyspace {
     ///
     /// # Errors
     /// [Those of a read](Keyspace#errors-of-reads), here or as the item that ends the scan; here also `Poisoned` if a thread
-    /// died in the middle of a write.
+    /// died in the middle of a write, and `NoOrder` in a keyspace without order, unless all records are asked for.
     pub fn range<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Result<Scan> {
-        self.scan(scan::owned_bounds(bounds))
+        self.scan(scan::bounds_in(&self.state, bounds, "range")?)
     }
 
     /// The records whose keys start with `prefix`, as of now. Needs the bytewise order. Costs as much as [`Keyspace::range`].
     ///
     /// # Errors
-    /// As [`Keyspace::range`]; `InvalidArgument` in another order.
+    /// As [`Keyspace::range`]; `InvalidArgument` in another order, `NoOrder` in a keyspace without.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Scan> {
         self.scan(scan::prefix_bounds(&self.state, prefix.as_ref())?)
     }
 
-    /// All records, as of now. Costs as much as [`Keyspace::range`].
+    /// All records, as of now; in no order in a keyspace without. Costs as much as [`Keyspace::range`].
     ///
     /// # Errors
     /// As [`Keyspace::range`].
@@ -401,11 +416,12 @@ impl Keyspace {
     /// index of a table that an end of the range cuts, if it is not open: at most two tables a level, and those of level 0.
     ///
     /// # Errors
-    /// [Those of a read](Keyspace#errors-of-reads).
+    /// [Those of a read](Keyspace#errors-of-reads); `NoOrder` in a keyspace without order, unless all is asked for.
     pub fn approximate_size<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Result<ApproximateSize> {
         self.db.store.check_readable()?;
         self.state.check_open()?;
-        let size = super::size::approximate(&self.state, scan::owned_bounds(bounds));
+        let bounds = scan::bounds_in(&self.state, bounds, "approximate_size")?;
+        let size = super::size::approximate(&self.state, bounds);
         unless_overtaken(&self.db.store, &self.state, size)
     }
 

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::error::{Error, Result};
-use crate::options::KeyspaceOptions;
+use crate::options::{KeyspaceOptions, Layout};
 use crate::sync::Mutex;
 use crate::table::TableHandle;
 use crate::version::{Change, KeyspaceId, Levels, VersionEdit, encode_options};
@@ -75,6 +75,27 @@ impl Keyspaces {
     }
 }
 
+/// Refuses options that would have other orders of keys, or containers of other keys, than the tables have that are there.
+fn check_same_trie(name: &str, old: &KeyspaceOptions, new: &KeyspaceOptions) -> Result<()> {
+    match (old.layout, new.layout) {
+        (Layout::Trie { levels, hash, .. }, Layout::Trie { levels: new_levels, hash: new_hash, .. }) => {
+            if (levels, hash) == (new_levels, new_hash) {
+                return Ok(());
+            }
+            Err(Error::invalid(format!(
+                "keyspace {name} is a trie of {levels} levels by {hash:?}, which stays: not of {new_levels} by {new_hash:?}"
+            )))
+        }
+        (Layout::Trie { .. }, _) => Err(Error::invalid(format!(
+            "keyspace {name} is a trie, which stays: its records have no order; copy them into a keyspace of the other layout"
+        ))),
+        (_, Layout::Trie { .. }) => Err(Error::invalid(format!(
+            "keyspace {name} has an order, which stays: copy its records into a keyspace made as a trie"
+        ))),
+        _ => Ok(()),
+    }
+}
+
 fn no_keyspace(name: &str) -> Error {
     Error::NotFound { what: "keyspace", name: name.to_string() }
 }
@@ -113,11 +134,12 @@ impl Store {
         if options.memory.has_hash() {
             self.sequencer.snapshots().allow_displacing();
         }
-        let memtable = self.memory.memtable(&options, self.hasher);
+        let hasher = options.hasher(self.hasher);
+        let memtable = self.memory.memtable(&options, hasher);
         let levels = Arc::new(Levels::new(options.comparator.clone(), Vec::new()));
         let first = SuperVersion::new(levels, self.sequencer.tail(), memtable);
         let limit = self.memory.memtable_limit(&options);
-        let state = KeyspaceState::new(id, name.to_string(), options, self.hasher, limit, first);
+        let state = KeyspaceState::new(id, name.to_string(), options, hasher, limit, first);
         let state = Arc::new(state);
         self.keyspaces.change(|map| drop(map.insert(name.to_string(), state.clone())));
         Ok(state)
@@ -144,6 +166,7 @@ impl Store {
                 state.name
             )));
         }
+        check_same_trie(&state.name, &state.options(), &options)?;
         {
             let mut manifest = self.manifest.lock();
             state.check_open()?;

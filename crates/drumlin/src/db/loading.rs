@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::env::{Env, Thread};
 use crate::error::{Error, Result};
-use crate::key::{Kind, Lsn};
+use crate::key::{KeyBuffer, KeyForm, Kind, Lsn};
 use crate::log::{Entry, Recovered, Replayer};
 use crate::memory::{Gathered, MemTable};
 use crate::sync::Mutex;
@@ -33,6 +33,8 @@ pub(super) struct Target {
     pub keyspace: u32,
     /// Versions below are in tables.
     pub flushed_to: Lsn,
+    /// How it holds keys, which the log has as the user gave them.
+    pub form: KeyForm,
     /// Bytes that it may have.
     pub limit: usize,
     pub memtable: Arc<MemTable>,
@@ -185,6 +187,7 @@ impl Loading {
         let from = self.targets.iter().map(|target| target.flushed_to).min().unwrap_or(Lsn::ZERO);
         // Most entries are of the keyspace of the one before: its place, and that of what was gathered of it.
         let mut last: Option<(u32, usize, usize)> = None;
+        let mut buffer = KeyBuffer::new();
         replayer.replay(number, from, |lsn, entry: Entry<'_>| {
             let (target, place) = match last {
                 Some((keyspace, target, place)) if keyspace == entry.keyspace => (target, place),
@@ -196,7 +199,7 @@ impl Loading {
                     (target, place)
                 }
             };
-            let Target { flushed_to, memtable, .. } = &self.targets[target];
+            let Target { flushed_to, memtable, form, .. } = &self.targets[target];
             if lsn < *flushed_to {
                 return Ok(());
             }
@@ -207,7 +210,10 @@ impl Loading {
                     self.range_bytes.fetch_add(bytes, Ordering::Relaxed);
                     piece.ranges.push(Range { target, start, end, lsn });
                 }
-                kind => memtable.gather(&mut piece.gathered[place].1, entry.key, kind, entry.value, lsn),
+                kind => {
+                    let key = form.stored(entry.key, &mut buffer);
+                    memtable.gather(&mut piece.gathered[place].1, key, kind, entry.value, lsn);
+                }
             }
             Ok(())
         })

@@ -211,6 +211,11 @@ impl Memory {
         self.memtables.bytes().saturating_sub(self.lent.load(Ordering::Relaxed))
     }
 
+    /// Bytes of filters that are counted on to stay in memory: a third of what blocks and open tables have.
+    pub fn filter_share(&self) -> usize {
+        self.job_share
+    }
+
     /// Bytes that one part of a compaction may take, with so many threads: each compacts in at most as many parts.
     /// Not less than makes a table of some size.
     pub fn part_bytes(&self, threads: usize) -> usize {

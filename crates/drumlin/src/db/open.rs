@@ -275,6 +275,7 @@ pub(crate) fn keyspaces_of(
     let stored = state.keyspaces.values();
     let keyspaces = stored.map(|stored| {
         let keyspace_options = version::decode_options(&stored.options, &options.comparators, directory)?;
+        let hasher = keyspace_options.hasher(hasher);
         let table_options = TableOptions::new(&keyspace_options, hasher);
         let handles = stored.levels().into_iter().enumerate().map(|(level, metas)| {
             let place = place_of(&options.level_paths, directory, level as u32);

@@ -152,7 +152,8 @@ impl<'a> Replay<'a> {
         let target = |(&keyspace, state): (&u32, &&Arc<KeyspaceState>)| {
             let now = state.current.load(&guard);
             let memtable = Arc::clone(&now.active().memtable);
-            Target { keyspace, flushed_to: now.flushed_to, limit: self.limit(state), memtable }
+            let limit = self.limit(state);
+            Target { keyspace, flushed_to: now.flushed_to, form: state.form, limit, memtable }
         };
         let targets = by_id(&keyspaces).iter().map(target).collect();
         let (recovered, known) = (Arc::clone(&self.recovered), Arc::clone(&self.known));

@@ -32,7 +32,7 @@ use crossbeam_epoch as epoch;
 
 use crate::error::{Error, Result};
 use crate::iter::{Cursor, Either, Horizons, Merge, Tombstones};
-use crate::key::{ComparatorRef, Kind, Lsn};
+use crate::key::{ComparatorRef, KeyForm, Kind, Lsn};
 use crate::memory::{MemCursor, MemTable};
 use crate::version::{Levels, PartCursor};
 
@@ -43,12 +43,24 @@ use super::timing::{Began, Timed};
 
 pub(crate) type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
-pub(crate) fn owned_bounds<K: AsRef<[u8]>>(bounds: impl RangeBounds<K>) -> Bounds {
+/// The bounds of an `op`, which may be of keys only where these have an order.
+pub(crate) fn bounds_in<K: AsRef<[u8]>>(
+    keyspace: &KeyspaceState,
+    bounds: impl RangeBounds<K>,
+    op: &'static str,
+) -> Result<Bounds> {
     let owned = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
-    (owned(bounds.start_bound()), owned(bounds.end_bound()))
+    let bounds = (owned(bounds.start_bound()), owned(bounds.end_bound()));
+    let is_all = match &bounds {
+        (Bound::Unbounded, Bound::Unbounded) => true,
+        (Bound::Included(start), Bound::Unbounded) => start.is_empty(),
+        _ => false,
+    };
+    if is_all { Ok(bounds) } else { keyspace.check_ordered(op).map(|()| bounds) }
 }
 
 pub(crate) fn prefix_bounds(keyspace: &KeyspaceState, prefix: &[u8]) -> Result<Bounds> {
+    keyspace.check_ordered("prefix")?;
     if !keyspace.comparator.is_bytewise() {
         return Err(Error::invalid(format!(
             "prefix queries need the bytewise order, but keyspace {} is ordered by {}: use `range`",
@@ -68,7 +80,7 @@ pub(crate) fn prefix_bounds(keyspace: &KeyspaceState, prefix: &[u8]) -> Result<B
     Ok((Bound::Included(prefix.to_vec()), end))
 }
 
-/// The records of a range, in order, from either end; see the module.
+/// The records of a range, in order (but for keyspaces that have none), from either end; see the module.
 pub struct Scan {
     view: View,
     memtables: Vec<Arc<MemTable>>,
@@ -96,6 +108,8 @@ struct Back {
 struct View {
     snapshot: Arc<Pinned>,
     comparator: ComparatorRef,
+    /// How keys are held.
+    form: KeyForm,
     bounds: Bounds,
     /// Of each key the newest that the snapshot sees.
     tombstones: Tombstones,
@@ -166,7 +180,7 @@ impl Scan {
             tombstones.extend(memtable.tombstones(&at));
         }
         let tombstones = Tombstones::join(&*comparator, &tombstones, &at, within);
-        let view = View { snapshot, comparator, bounds, tombstones };
+        let view = View { snapshot, comparator, form: keyspace.form, bounds, tombstones };
         let ended = view.is_empty();
         Ok(Scan { view, memtables, levels, front: None, back: None, ended, began })
     }
@@ -205,7 +219,8 @@ impl Scan {
         }
         let step = self.step_front();
         self.note(step)?;
-        Ok(self.front.as_ref().filter(|_| !self.ended).map(|front| (front.key(), front.value())))
+        let form = &self.view.form;
+        Ok(self.front.as_ref().filter(|_| !self.ended).map(|front| (form.user(front.key()), front.value())))
     }
 
     /// The record before the last one that came from the back, or the last of all, lent until the scan is used again.
@@ -221,7 +236,8 @@ impl Scan {
         }
         let step = self.step_back();
         self.note(step)?;
-        Ok(self.back.as_ref().filter(|_| !self.ended).map(|back| (&back.key[..], &back.value[..])))
+        let form = &self.view.form;
+        Ok(self.back.as_ref().filter(|_| !self.ended).map(|back| (form.user(&back.key), &back.value[..])))
     }
 
     /// A merge of all parts, nowhere yet.

@@ -31,7 +31,7 @@ pub(crate) fn levels(keyspace: &KeyspaceState) -> Vec<LevelInfo> {
         LevelInfo {
             tables: levels.level(level).iter().map(|table| TableInfo::of(table.meta())).collect(),
             target_bytes,
-            target_tables: if level == 0 { options.level0_tables } else { 0 },
+            target_tables: if level == 0 { options.level0_trigger() } else { 0 },
             score,
         }
     };

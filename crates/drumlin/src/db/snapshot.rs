@@ -144,7 +144,7 @@ impl Snapshot {
     /// # Errors
     /// As [`Snapshot::get`], here or as the item that ends the scan.
     pub fn range<K: AsRef<[u8]>>(&self, keyspace: &Keyspace, bounds: impl RangeBounds<K>) -> Result<Scan> {
-        self.scan(keyspace, scan::owned_bounds(bounds))
+        self.scan(keyspace, scan::bounds_in(&keyspace.state, bounds, "range")?)
     }
 
     /// The records whose keys start with `prefix`. Needs the bytewise order. Costs as much as [`Keyspace::range`].

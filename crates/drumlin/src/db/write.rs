@@ -37,7 +37,7 @@ use crossbeam_epoch as epoch;
 
 use crate::commit::InFlight;
 use crate::error::{Error, Result};
-use crate::key::{KEY_BYTES_MAX, Kind, Lsn, VALUE_BYTES_MAX};
+use crate::key::{KEY_BYTES_MAX, KeyBuffer, Kind, Lsn, VALUE_BYTES_MAX};
 use crate::log::{Entry, RecordParts};
 use crate::memory::ReservedRanges;
 use crate::options::{Durability, WriteOptions};
@@ -73,6 +73,7 @@ pub(crate) fn check_entry(key: &[u8], value: &[u8]) -> Result<()> {
 
 /// Checks the ends of a range to be deleted.
 pub(crate) fn check_range(keyspace: &KeyspaceState, start: &[u8], end: &[u8]) -> Result<()> {
+    keyspace.check_ordered("delete_range")?;
     check_entry(start, &[])?;
     check_entry(end, &[])?;
     if keyspace.comparator.compare(start, end).is_ge() {
@@ -93,7 +94,8 @@ pub(crate) fn write_point(
     let began = store.sample();
     check_entry(key, value)?;
     let durability = store.admit(keyspace, options)?;
-    match install(store, keyspace, kind, key, value, None)? {
+    let mut buffer = KeyBuffer::new();
+    match install(store, keyspace, kind, keyspace.form.stored(key, &mut buffer), value, None)? {
         Installed::At { end } => store.acknowledge(end, durability)?,
         Installed::Conflict => unreachable!("a blind write expects nothing"),
     }
@@ -113,6 +115,7 @@ enum Installed {
     Conflict,
 }
 
+/// Writes a version of `key`, which is in its keyspace's form.
 fn install(
     store: &Store,
     keyspace: &KeyspaceState,
@@ -121,8 +124,8 @@ fn install(
     value: &[u8],
     expectation: Option<Expectation>,
 ) -> Result<Installed> {
-    let entries =
-        [Entry { keyspace: keyspace.id.0, kind, expected: expectation.as_ref().map(|e| e.lsn), key, value }];
+    let (expected, logged_key) = (expectation.as_ref().map(|e| e.lsn), keyspace.form.user(key));
+    let entries = [Entry { keyspace: keyspace.id.0, kind, expected, key: logged_key, value }];
     let record = RecordParts::new(&entries)?;
     let units = if keyspace.logged { record.units() } else { 1 };
     let room = store.room(units)?;
@@ -201,12 +204,14 @@ pub(crate) fn read_modify_write<T>(
 ) -> Result<T> {
     let began = store.sample();
     check_entry(key, &[])?;
+    let mut buffer = KeyBuffer::new();
+    let stored = keyspace.form.stored(key, &mut buffer);
     loop {
         let durability = store.admit(keyspace, options)?;
         failpoint::hit("update::admitted");
         // First: a flush in between is taken for a conflict.
         let flushed_to = keyspace.current.load(&epoch::pin()).flushed_to;
-        let found = lookup(store, keyspace, key, Lsn::MAX)?;
+        let found = lookup(store, keyspace, stored, Lsn::MAX)?;
         let (value, result) = match decide(found.value.as_deref())? {
             Decision::Keep(result) => {
                 store.timed(Timed::Update, began.as_ref(), || 0);
@@ -221,7 +226,7 @@ pub(crate) fn read_modify_write<T>(
         check_entry(key, bytes)?;
         failpoint::hit("update::decided");
         let expectation = Expectation { lsn: found.lsn, flushed_to };
-        if let Installed::At { end } = install(store, keyspace, kind, key, bytes, Some(expectation))? {
+        if let Installed::At { end } = install(store, keyspace, kind, stored, bytes, Some(expectation))? {
             store.acknowledge(end, durability)?;
             store.timed(Timed::Update, began.as_ref(), || (key.len() + bytes.len()) as u64);
             return Ok(result);
@@ -251,7 +256,7 @@ pub(crate) fn commit_batch(store: &Store, operations: &[Operation], options: Wri
             keyspace: o.keyspace.id.0,
             kind: o.kind,
             expected: None,
-            key: &o.key,
+            key: o.user_key(),
             value: &o.value,
         })
         .collect();
@@ -329,7 +334,7 @@ pub(crate) fn commit_batch(store: &Store, operations: &[Operation], options: Wri
     }
     store.acknowledge(end, durability)?;
     store.timed(Timed::Batch, began.as_ref(), || {
-        operations.iter().map(|operation| (operation.key.len() + operation.value.len()) as u64).sum()
+        operations.iter().map(|operation| (operation.user_key().len() + operation.value.len()) as u64).sum()
     });
     Ok(())
 }

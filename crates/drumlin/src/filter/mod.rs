@@ -29,10 +29,12 @@
 //! Tests: below; the table's model test asks it about every key.
 
 mod allocation;
+mod columns;
 
 use std::ops::Deref;
 
 pub use allocation::allocate;
+pub use columns::{Grid, PROBES_MAX as COLUMN_PROBES_MAX, may_contain as column_may_contain, probes, set};
 
 use crate::pages::{PageVec, Pages, append};
 use crate::sync::prefetch;

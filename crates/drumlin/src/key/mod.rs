@@ -7,14 +7,17 @@
 //! That order is called the *internal order* everywhere in this crate.
 
 mod comparator;
+mod form;
 mod hash;
 
 pub use comparator::{BYTEWISE, Bytewise, Comparator, ComparatorRef, bytewise};
+pub use form::KeyHash;
+pub(crate) use form::{KeyBuffer, KeyForm, PLACE_BYTES, Placer, STORED_KEY_BYTES_MAX};
 pub use hash::KeyHasher;
 
 use std::fmt;
 
-/// Longest user key, in bytes.
+/// Longest user key, in bytes; what is stored of it may have a few more (`form`).
 pub const KEY_BYTES_MAX: usize = 64 * 1024;
 /// Longest value, in bytes.
 pub const VALUE_BYTES_MAX: usize = 512 * 1024 * 1024;

@@ -11,13 +11,14 @@
 
 use std::collections::HashSet;
 
-use crate::filter::allocate;
+use crate::filter::{Grid, allocate};
 use crate::key::Comparator;
 use crate::options::{FilterAllocation, KeyspaceOptions};
 use crate::table::{TableId, TableMeta};
-use crate::version::Levels;
+use crate::version::{LEVEL_MAX, Levels};
 
 use super::plan::span_of;
+use super::tiered::Tiers;
 use super::{CompactionPlan, KeySpan};
 
 /// See the module.
@@ -25,6 +26,8 @@ use super::{CompactionPlan, KeySpan};
 pub struct FilterBits {
     /// By level; deeper ones get the last.
     by_level: Vec<f64>,
+    /// Of a trie: the columns of filters, by level, from the one on that memory does not hold.
+    grids: Vec<Option<Grid>>,
 }
 
 /// What lies on a level.
@@ -67,7 +70,7 @@ impl<'a> Ruler<'a> {
 impl FilterBits {
     /// The same for all.
     pub fn uniform(bits_per_key: f64) -> FilterBits {
-        FilterBits { by_level: vec![bits_per_key] }
+        FilterBits { by_level: vec![bits_per_key], grids: Vec::new() }
     }
 
     /// As the levels are.
@@ -107,7 +110,7 @@ impl FilterBits {
         plan: Option<&CompactionPlan>,
         change: impl FnOnce(&mut Vec<Run>, &Ruler<'_>),
     ) -> FilterBits {
-        if options.filter_allocation == FilterAllocation::Uniform {
+        if options.filter_allocation == FilterAllocation::Uniform || !options.is_ordered() {
             return FilterBits::uniform(options.filter_bits_per_key);
         }
         let ruler = Ruler::new(levels, &*options.comparator);
@@ -123,7 +126,21 @@ impl FilterBits {
         change(&mut runs, &ruler);
         let densities: Vec<(f64, f64)> =
             runs.iter().map(|run| (run.part, run.entries / run.part.max(f64::MIN_POSITIVE))).collect();
-        FilterBits { by_level: allocate(&densities, options.filter_bits_per_key) }
+        FilterBits { by_level: allocate(&densities, options.filter_bits_per_key), grids: Vec::new() }
+    }
+
+    /// In a trie, filters stand in columns at the levels for whose filters, and those above, memory has no such number of bytes.
+    pub fn with_memory(self, levels: &Levels, options: &KeyspaceOptions, filter_bytes: u64) -> FilterBits {
+        let first = Tiers::of(options)
+            .and_then(|tiers| Some((tiers, tiers.first_beyond(levels, options, filter_bytes)?)));
+        let Some((tiers, first)) = first else { return self };
+        let grid = |level| if level < first { None } else { tiers.grid(options, level as usize) };
+        FilterBits { grids: (0..=LEVEL_MAX).map(grid).collect(), ..self }
+    }
+
+    /// The columns in which the filter of a table at this level is written, if it is to be.
+    pub fn grid(&self, level: u32) -> Option<Grid> {
+        self.grids.get(level as usize).copied().flatten()
     }
 
     /// Bits a key of a table at this level.

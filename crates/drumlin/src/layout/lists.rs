@@ -16,7 +16,7 @@ use crate::key::{Bytewise, KeyHasher, Kind, Lsn, bytewise};
 use crate::layout::plan::{CompactionPlan, span_of};
 use crate::layout::{Border, KeySpan, KeySpans, ManualPick, Running, debt_bytes, pick, pick_manual};
 use crate::options::{KeyspaceOptions, Layout};
-use crate::table::{Shelf, TableHandle, TableId, TableMeta, TableOptions};
+use crate::table::{Sample, Shelf, TableHandle, TableId, TableMeta, TableOptions};
 use crate::version::Levels;
 
 const ENTRY_BYTES: u64 = 100;
@@ -162,6 +162,16 @@ impl Sim {
         }
     }
 
+    /// As a writer takes it of keys behind their places.
+    fn sample(&self, content: &Content) -> Sample {
+        if self.options.is_ordered() {
+            return Sample::default();
+        }
+        let mut newest = content.points.clone();
+        newest.dedup_by(|a, b| a.0 == b.0);
+        Sample::of(newest.iter().map(|(key, _, is_put)| (KeyHasher::new(1).hash(key), !is_put)))
+    }
+
     pub fn add_table(&mut self, content: Content) -> Arc<TableHandle> {
         let mut span: Option<KeySpan> = None;
         let points = content.points.iter();
@@ -188,6 +198,7 @@ impl Sim {
             largest_exclusive: span.end_exclusive,
             min_lsn: Lsn(lsns().min().unwrap()),
             max_lsn: Lsn(lsns().max().unwrap()),
+            sample: self.sample(&content),
             ..TableMeta::default()
         };
         self.next_id += 1;
@@ -370,6 +381,18 @@ pub fn small_key(number: u64) -> Vec<u8> {
 }
 
 impl Sim {
+    /// One of 64 keys, as the layout would have them: in a trie spread over all places.
+    fn key(&self, number: u64) -> Vec<u8> {
+        match self.options.is_ordered() {
+            true => small_key(number),
+            false => [&(number << 58).to_be_bytes()[..], &small_key(number)].concat(),
+        }
+    }
+
+    fn check_all(&self, keys: u64, story: &str) {
+        self.check_reads((0..keys).map(|number| self.key(number)), story);
+    }
+
     /// Writes a key; with so many entries the memtable is flushed, and all that is due is done.
     pub fn feed(&mut self, key: Vec<u8>, is_put: bool, entries: usize) {
         self.write(key, is_put);
@@ -387,12 +410,14 @@ impl Sim {
                 let is_put = dice.below(3) > 0;
                 let base = dice.below(keys);
                 for number in base..base + dice.below(4) {
-                    self.write(small_key(number % keys), is_put);
+                    let key = self.key(number % keys);
+                    self.write(key, is_put);
                 }
             }
-            8 if dice.below(3) == 0 => {
+            8 if dice.below(3) == 0 && self.options.is_ordered() => {
                 let start = dice.below(keys);
-                self.delete_range(small_key(start), small_key(start + dice.below(20)));
+                let end = start + dice.below(20);
+                self.delete_range(self.key(start), self.key(end));
             }
             9 if self.lsn > 0 && dice.below(3) == 0 => self.snapshots.push(self.lsn + 1),
             10 if !self.snapshots.is_empty() => {
@@ -404,7 +429,7 @@ impl Sim {
                 let oldest = self.oldest_snapshot();
                 let (levels, options, running) = (&self.levels, &self.options, &self.running);
                 let plan = if dice.below(8) == 0 {
-                    let (start, end) = (small_key(dice.below(keys)), small_key(dice.below(keys)));
+                    let (start, end) = (self.key(dice.below(keys)), self.key(dice.below(keys)));
                     match pick_manual(levels, options, running, oldest, Some(&start), Some(&end)) {
                         ManualPick::Plan(plan) => Some(plan),
                         _ => None,
@@ -422,7 +447,7 @@ impl Sim {
             _ if !self.jobs.is_empty() => {
                 let at = dice.below(self.jobs.len() as u64) as usize;
                 self.finish(at);
-                self.check_reads((0..keys).map(small_key), story);
+                self.check_all(keys, story);
             }
             _ => {}
         }
@@ -433,11 +458,11 @@ impl Sim {
     pub fn wind_up(&mut self, keys: u64, story: &str) {
         self.flush();
         self.settle();
-        self.check_reads((0..keys).map(small_key), &format!("{story}, settled"));
+        self.check_all(keys, &format!("{story}, settled"));
         assert_eq!(debt_bytes(&self.levels, &self.options), 0, "{story}: {:?}", self.shape());
         self.snapshots.clear();
         self.compact_manually(None, None);
-        self.check_reads((0..keys).map(small_key), &format!("{story}, compacted"));
+        self.check_all(keys, &format!("{story}, compacted"));
         let tables: Vec<&TableMeta> = self.levels.tables().map(|table| table.meta()).collect();
         for (at, table) in tables.iter().enumerate() {
             assert_eq!(

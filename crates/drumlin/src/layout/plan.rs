@@ -34,6 +34,8 @@ pub enum Reason {
     Room,
     /// What lies above the last run, for each byte or entry that may.
     Upper(f64),
+    /// The share of a pile that is of no use to anybody.
+    Garbage(f64),
     /// Tables lie deeper than the data needs.
     TooDeep,
     /// Somebody asked.
@@ -49,6 +51,7 @@ impl fmt::Display for Reason {
             Reason::Runs(runs) => write!(f, "{runs} runs of a tier"),
             Reason::Room => f.write_str("room for more runs"),
             Reason::Upper(score) => write!(f, "{score:.2} of what may lie above the last run"),
+            Reason::Garbage(share) => write!(f, "{share:.2} of it garbage"),
             Reason::TooDeep => f.write_str("deeper than the data needs"),
             Reason::Manual => f.write_str("asked for"),
         }
@@ -83,6 +86,8 @@ pub struct CompactionPlan {
     /// The tables of the level below these within the plan's span, by key: an output is cut
     /// before it overlaps too many of them.
     pub below: Vec<Arc<TableHandle>>,
+    /// In a trie, the tables of the containers that the outputs come to, newest first: they come to lie over them.
+    pub pile: Box<[Arc<TableHandle>]>,
     /// By key, ascending, where outputs are cut in any case, and to which level they go from there on: see `policy`.
     pub borders: Box<[Border]>,
     /// Keys, ascending, at which the job may be cut into parts of like size that run side by side.

@@ -238,6 +238,7 @@ impl<'a> Policy<'a> {
             bottom: deeper.is_empty(),
             deeper: Arc::new(deeper),
             below: self.tables(last + 1)[self.overlapping(last + 1, &span)].to_vec(),
+            pile: Box::default(),
             borders: borders.into(),
             span,
             cuts,

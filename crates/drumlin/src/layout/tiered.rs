@@ -23,31 +23,43 @@
 //! - Outputs are cut at borders (`policy`), so that components stay small; neighbours that are due are merged together up to
 //!   [`JOINED_TABLES`] tables' worth of bytes.
 //! - A run that has no room above it though there is some below is moved down.
+//! - Trie: a tier is a row of the trie's levels, and keys stand behind their places. Outputs are cut where the containers of their
+//!   tier begin, each an eighth of the one above; so a component lies in one container, and is merged into its eight children
+//!   when its runs are D. The last tier takes all levels that are left, and what lies there is not merged by its number. A pile
+//!   under which nothing lies is merged into itself when half of it is garbage (`table::Sample`); a third, if nothing else is due.
 //! - Lazy-leveled: where what lies above the last run has more than `upper_percent` of its bytes, or of its entries, which counts
 //!   deletes for what they hide, all of it from level 1 on is merged into the last run.
 //!
-//! Space: a live byte, and in each tier D - 1 runs' worth of versions of it that are not live; lazy-leveled: `upper_percent` of
+//! Space: a live byte, and in each tier D - 1 runs' worth of versions of it that are not live; trie: twice what is live, and D runs
+//! of each container that has something below; lazy-leveled: `upper_percent` of
 //! the last run, level 0, and while a merge goes on, what it reads.
 //!
 //! Invariants: those of `plan`.
 //! Complexity: O(tables log tables) comparisons per pick.
 //! Concurrency: pure functions. Origin: sLSM §2.2 (runs, D, m, tombstones that end at a new deepest level); lazy leveling is
-//! Dostoevsky's. Tests: `tiered_tests.rs`.
+//! Dostoevsky's; the trie is LSM-trie's (§2.3). Tests: `tiered_tests.rs`.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::policy::{Bounds, Component, Inputs, Policy, bytes_of, tombstones_of, tombstones_pay};
+use crate::env::PAGE_BYTES as BUCKET_BYTES;
+use crate::filter::Grid;
+use crate::key::key_prefix;
 use crate::layout::plan::{Border, CompactionPlan, Reason, hull};
 use crate::layout::{KeySpan, ManualPick};
 use crate::options::{KeyspaceOptions, Layout};
-use crate::table::{TableHandle, TableMeta};
+use crate::table::{Sample, TableHandle, TableMeta};
 use crate::version::{LEVEL_MAX, Levels};
 
 /// Bytes up to which components that are due are merged together, in full tables.
 const JOINED_TABLES: u64 = 4;
-/// The deepest level.
-const LAST: usize = LEVEL_MAX as usize;
+/// The share of garbage from which on a trie's container is collected at once,
+const GARBAGE_MAX: f64 = 0.5;
+/// and that from which on it is, when there is nothing else to do.
+const GARBAGE_IDLE: f64 = 1.0 / 3.0;
+/// The deepest level, but for tries: where lazy-leveled stores have their last run.
+const LAST: usize = 63;
 
 /// How levels are divided.
 #[derive(Clone, Copy)]
@@ -58,7 +70,12 @@ pub(super) struct Tiers {
     merged: usize,
     /// Lazy-leveled: what may lie above the last run, as a share of it.
     upper: Option<f64>,
+    /// Trie: its levels, level 0 as one of them.
+    trie: Option<usize>,
 }
+
+/// Bits of a place by which a container's children differ.
+const FAN_OUT_BITS: usize = 3;
 
 impl Tiers {
     /// As the layout says; `None` if it has no tiers.
@@ -68,22 +85,64 @@ impl Tiers {
             Layout::Tiered { runs, merged_percent } => {
                 let merged = (runs * usize::from(merged_percent)).div_ceil(100);
                 // Less than two is no merge.
-                Some(Tiers { runs, merged: merged.clamp(2.min(runs), runs), upper: None })
+                Some(Tiers { runs, merged: merged.clamp(2.min(runs), runs), upper: None, trie: None })
+            }
+            Layout::Trie { levels, runs, .. } => {
+                Some(Tiers { runs, merged: runs, upper: None, trie: Some(levels.into()) })
             }
             Layout::LazyLeveled { runs, upper_percent } => {
-                Some(Tiers { runs, merged: runs, upper: Some(f64::from(upper_percent) / 100.0) })
+                let upper = Some(f64::from(upper_percent) / 100.0);
+                Some(Tiers { runs, merged: runs, upper, trie: None })
             }
         }
     }
 
     /// Levels of tiers end before this one.
     fn end(self) -> usize {
-        if self.upper.is_some() { LAST } else { LAST + 1 }
+        match (self.trie, self.upper) {
+            (Some(_), _) => LEVEL_MAX as usize + 1,
+            (None, Some(_)) => LAST,
+            (None, None) => LAST + 1,
+        }
     }
 
     /// How many tiers there are from tier 1 on.
     fn count(self) -> usize {
-        ((self.end() - 1) / (2 * self.runs)).max(1)
+        match self.trie {
+            Some(levels) => levels - 1,
+            None => ((self.end() - 1) / (2 * self.runs)).max(1),
+        }
+    }
+
+    /// The columns of filters at a level of a trie, of about a bucket's keys each; `None` without a trie, and at level 0.
+    pub fn grid(self, options: &KeyspaceOptions, level: usize) -> Option<Grid> {
+        let tier = self.of_level(level);
+        self.trie.filter(|_| tier > 0)?;
+        let columns = (options.table_bytes / BUCKET_BYTES as u64).next_power_of_two();
+        Some(Grid { skip: (FAN_OUT_BITS * tier) as u8, bits: (columns.ilog2() as u8).clamp(1, 20) })
+    }
+
+    /// The first level of a trie whose filters memory does not hold, if it has so many bytes for those of the tiers from the root
+    /// down; `None` if it holds all.
+    pub fn first_beyond(self, levels: &Levels, options: &KeyspaceOptions, filter_bytes: u64) -> Option<u32> {
+        self.trie?;
+        let mut entries = 0;
+        (0..=self.count()).find_map(|tier| {
+            let range = if tier == 0 { 0..1 } else { self.levels(tier) };
+            let of_level = |level| levels.level(level).iter().map(|table| table.meta().entries).sum::<u64>();
+            entries += range.clone().map(of_level).sum::<u64>();
+            let bytes = entries as f64 * options.filter_bits_per_key / 8.0;
+            (tier > 0 && bytes > filter_bytes as f64).then_some(range.start as u32)
+        })
+    }
+
+    /// Where what goes to a tier is cut within `span`, its start excepted: in a trie where the containers begin.
+    fn cuts(self, policy: &Policy<'_>, tier: usize, span: &KeySpan) -> Vec<Vec<u8>> {
+        match self.trie {
+            Some(_) => containers_within(tier, span),
+            None if policy.bottom() >= self.levels(tier).start => policy.borders(span),
+            None => Vec::new(),
+        }
     }
 
     /// The levels of a tier from 1 on.
@@ -101,6 +160,13 @@ impl Tiers {
     }
 }
 
+/// The first keys of the containers of a trie's tier that begin within `span` and behind its start.
+fn containers_within(tier: usize, span: &KeySpan) -> Vec<Vec<u8>> {
+    let shift = u64::BITS as usize - FAN_OUT_BITS * tier;
+    let (first, last) = (key_prefix(&span.start) >> shift, key_prefix(&span.end) >> shift);
+    (first + 1..=last).map(|container| (container << shift).to_be_bytes().to_vec()).collect()
+}
+
 /// Something that is due.
 enum Due {
     Level0,
@@ -108,6 +174,8 @@ enum Due {
     Runs(usize, Component),
     /// What lies above the last run, and that.
     Upper(Component),
+    /// The whole pile of a trie's container under which nothing lies: much of it is garbage.
+    Garbage(f64, Component),
 }
 
 /// The plan for the most urgent work, if any is due and free to be done.
@@ -118,14 +186,44 @@ pub(super) fn pick(policy: &Policy<'_>, tiers: Tiers) -> Option<CompactionPlan> 
         Due::Level0 => leave_level0(policy, tiers, None, Reason::Level0Tables(policy.tables(0).len())),
         Due::Runs(tier, component) => merge(policy, tiers, tier, component),
         Due::Upper(component) => policy.plan_of(component.inputs, LAST, Reason::Upper(score)),
+        Due::Garbage(share, component) => collect(policy, share, component),
     });
-    by_runs.or_else(|| pick_tombstones(policy))
+    by_runs.or_else(|| pick_tombstones(policy)).or_else(|| pick_garbage(policy, tiers))
+}
+
+/// A plan that merges the pile of a container into itself.
+fn collect(policy: &Policy<'_>, share: f64, component: Component) -> Option<CompactionPlan> {
+    let oldest = component.inputs.last()?.0 as usize;
+    policy.plan_of(component.inputs, oldest, Reason::Garbage(share))
+}
+
+/// A plan for the container with most garbage, when there is nothing else to do.
+fn pick_garbage(policy: &Policy<'_>, tiers: Tiers) -> Option<CompactionPlan> {
+    tiers.trie?;
+    let of_tier = |tier| policy.components(tiers.levels(tier)).into_iter().map(move |found| (tier, found));
+    let all = (1..=tiers.count()).flat_map(of_tier);
+    let with_share = all.map(|(tier, component)| (garbage(policy, tiers, tier, &component), component));
+    let mut much: Vec<_> = with_share.filter(|(share, _)| *share > GARBAGE_IDLE).collect();
+    much.sort_by(|a, b| b.0.total_cmp(&a.0));
+    much.into_iter().find_map(|(share, component)| collect(policy, share, component))
+}
+
+/// The share of a pile that is of no use to anybody; 0 if it cannot be collected: something lies below, or it is one run.
+fn garbage(policy: &Policy<'_>, tiers: Tiers, tier: usize, component: &Component) -> f64 {
+    let mut below = tiers.levels(tier).end..policy.depth();
+    if component.inputs.len() < 2 || below.any(|level| !policy.overlapping(level, &component.span).is_empty())
+    {
+        return 0.0;
+    }
+    // Level by level the newer are first, and those of one level have no key in common.
+    let samples: Vec<&Sample> = component.tables().map(|table| &table.meta().sample).collect();
+    Sample::garbage(&samples).unwrap_or(0.0)
 }
 
 /// What is due, each with by how much: from 1 on.
 fn due(policy: &Policy<'_>, tiers: Tiers) -> Vec<(f64, Due)> {
     let mut all = Vec::new();
-    let level0 = policy.tables(0).len() as f64 / policy.options.level0_tables as f64;
+    let level0 = policy.tables(0).len() as f64 / policy.options.level0_trigger() as f64;
     if level0 >= 1.0 {
         all.push((level0, Due::Level0));
     }
@@ -135,7 +233,20 @@ fn due(policy: &Policy<'_>, tiers: Tiers) -> Vec<(f64, Due)> {
             let runs = component.inputs.iter().filter(is_free).count();
             (runs as f64 / tiers.runs as f64, component)
         });
-        all.extend(joined(policy, components).map(|(score, component)| (score, Due::Runs(tier, component))));
+        let of_tier = |(score, component)| (score, Due::Runs(tier, component));
+        if tiers.trie.is_none() {
+            all.extend(joined(policy, components).map(of_tier));
+            continue;
+        }
+        // Containers are merged apart, side by side.
+        all.extend(components.filter_map(|(score, component)| {
+            let share = garbage(policy, tiers, tier, &component);
+            match share > GARBAGE_MAX {
+                true => Some((score.max(1.0) + share, Due::Garbage(share, component))),
+                // The last tier only grows.
+                false => (score >= 1.0 && tier < tiers.count()).then(|| of_tier((score, component))),
+            }
+        }));
     }
     if let Some(share) = tiers.upper {
         let components = policy.components(1..LAST + 1).into_iter().map(|component| {
@@ -232,7 +343,7 @@ fn descend(
     reason: Reason,
 ) -> Option<CompactionPlan> {
     let whole = hull(policy.comparator(), inputs.iter().flat_map(|(_, tables)| tables))?;
-    let cuts = if policy.bottom() >= tiers.levels(tier).start { policy.borders(&whole) } else { Vec::new() };
+    let cuts = tiers.cuts(policy, tier, &whole);
     let mut borders: Vec<Border> = Vec::with_capacity(cuts.len());
     let mut first = None;
     for at in 0..=cuts.len() {
@@ -252,7 +363,14 @@ fn descend(
             Some(start) => borders.push(Border { key: cuts[start].clone(), level: level as u32 }),
         }
     }
-    policy.plan_with(inputs, first?, borders, reason)
+    let mut plan = policy.plan_with(inputs, first?, borders, reason)?;
+    if tiers.trie.is_some() && !plan.trivial_move {
+        // Within a container a cut would leave two tables where one is enough.
+        plan.cuts = cuts;
+        let of_level = |level: usize| policy.tables(level)[policy.overlapping(level, &whole)].iter();
+        plan.pile = tiers.levels(tier).flat_map(of_level).cloned().collect();
+    }
+    Some(plan)
 }
 
 /// The deepest level of a tier such that `span` is free there and on those above it.
@@ -302,12 +420,18 @@ pub(super) fn pick_manual(policy: &Policy<'_>, tiers: Tiers, range: Bounds<'_>) 
     if is_blocked && let Some(plan) = leave_level0(policy, tiers, Some(range), Reason::Manual) {
         return ManualPick::Plan(plan);
     }
-    for component in policy.components(1..LAST + 1) {
+    let deepest = policy.bottom();
+    for component in policy.components(1..LEVEL_MAX as usize + 1) {
         if !component.tables().any(|table| policy.overlaps_bounds(table, range)) {
             continue;
         }
         let bottom = component.inputs.last().map_or(LAST, |(level, _)| *level as usize);
-        let output = if tiers.upper.is_some() { LAST } else { bottom };
+        let output = match (tiers.upper, tiers.trie) {
+            (Some(_), _) => LAST,
+            // What lies side by side on one level is one run, wherever that is.
+            (None, Some(_)) if component.inputs.len() > 1 => tiers.levels(tiers.of_level(deepest)).end - 1,
+            (None, _) => bottom,
+        };
         let is_one = component.inputs.len() == 1 && bottom == output;
         let plan = if is_one {
             let helps = |at: &usize| policy.rewrite_helps(policy.tables(output)[*at].meta());
@@ -317,7 +441,12 @@ pub(super) fn pick_manual(policy: &Policy<'_>, tiers: Tiers, range: Bounds<'_>) 
             }
             within.find_map(|at| policy.rewrite(output, at, Reason::Manual))
         } else {
-            policy.plan_of(component.inputs, output, Reason::Manual)
+            let cuts = match tiers.trie {
+                Some(_) => containers_within(tiers.of_level(deepest), &component.span),
+                None => Vec::new(),
+            };
+            let border = |key: &Vec<u8>| Border { key: key.clone(), level: output as u32 };
+            policy.plan_with(component.inputs, output, cuts.iter().map(border).collect(), Reason::Manual)
         };
         match plan {
             Some(plan) => return ManualPick::Plan(plan),
@@ -331,7 +460,9 @@ pub(super) fn pick_manual(policy: &Policy<'_>, tiers: Tiers, range: Bounds<'_>) 
 pub(super) fn debt_bytes(policy: &Policy<'_>, tiers: Tiers) -> u64 {
     let bytes = |due: (f64, Due)| match due.1 {
         Due::Level0 => bytes_of(policy.tables(0)),
-        Due::Runs(_, component) | Due::Upper(component) => bytes_of(component.tables()),
+        Due::Runs(_, component) | Due::Upper(component) | Due::Garbage(_, component) => {
+            bytes_of(component.tables())
+        }
     };
     due(policy, tiers).into_iter().map(bytes).sum()
 }
@@ -339,7 +470,7 @@ pub(super) fn debt_bytes(policy: &Policy<'_>, tiers: Tiers) -> u64 {
 /// How near a level is to being merged: by its tier's runs; the last run, by what lies above.
 pub(super) fn pressure_of(levels: &Levels, options: &KeyspaceOptions, tiers: Tiers, level: usize) -> f64 {
     if level == 0 {
-        return levels.level(0).len() as f64 / options.level0_tables as f64;
+        return levels.level(0).len() as f64 / options.level0_trigger() as f64;
     }
     if let Some(share) = tiers.upper.filter(|_| level == LAST) {
         let upper: u64 = (1..LAST).map(|level| levels.level_bytes(level)).sum();

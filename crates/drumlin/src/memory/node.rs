@@ -38,7 +38,7 @@ use std::slice;
 use std::sync::Arc;
 
 use super::pool::Pool;
-use crate::key::{KEY_BYTES_MAX, Kind, Lsn, VALUE_BYTES_MAX};
+use crate::key::{Kind, Lsn, STORED_KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::sync::atomic::AtomicU32;
 
 /// A link: the unit of the next node on a level.
@@ -71,7 +71,7 @@ const HEIGHT_SHIFT: u32 = KEY_LENGTH_BITS;
 const KIND_SHIFT: u32 = HEIGHT_SHIFT + 5;
 const APART: u32 = 1 << 30;
 
-const _: () = assert!(KEY_BYTES_MAX < 1 << KEY_LENGTH_BITS);
+const _: () = assert!(STORED_KEY_BYTES_MAX < 1 << KEY_LENGTH_BITS);
 const _: () = assert!(HEIGHT_MAX < 1 << (KIND_SHIFT - HEIGHT_SHIFT));
 const _: () = assert!(VALUE_BYTES_MAX <= u32::MAX as usize);
 const _: () = assert!(align_of::<AtomicU32>() <= UNIT_BYTES);
@@ -128,7 +128,7 @@ impl Nodes {
     /// [`HEIGHT_MAX`].
     pub(super) fn create(&self, height: usize, key: &[u8], kind: Kind, value: &[u8]) -> Node<'_> {
         assert!((1..=HEIGHT_MAX).contains(&height), "a node's height is {height}");
-        assert!(key.len() <= KEY_BYTES_MAX, "a key has {} bytes", key.len());
+        assert!(key.len() <= STORED_KEY_BYTES_MAX, "a key has {} bytes", key.len());
         assert!(value.len() <= VALUE_BYTES_MAX, "a value has {} bytes", value.len());
         let apart = value.len() > INLINE_VALUE_BYTES_MAX;
         let key_room = key.len().max(PREFIX_BYTES);
@@ -348,7 +348,7 @@ mod tests {
         let nodes = Nodes::new(Arc::default());
         let bytes = |n: usize, salt: usize| (0..n).map(|i| (i * 31 + salt) as u8).collect::<Vec<u8>>();
         let mut made = Vec::new();
-        for (i, key_bytes) in [0, 1, 7, 8, 9, 20, 21, 300, KEY_BYTES_MAX].into_iter().enumerate() {
+        for (i, key_bytes) in [0, 1, 7, 8, 9, 20, 21, 300, STORED_KEY_BYTES_MAX].into_iter().enumerate() {
             for (j, value_bytes) in
                 [0, 1, 100, INLINE_VALUE_BYTES_MAX, INLINE_VALUE_BYTES_MAX + 1].into_iter().enumerate()
             {
@@ -406,6 +406,6 @@ mod tests {
     #[test]
     #[should_panic(expected = "a key has")]
     fn a_key_beyond_the_limit_is_refused() {
-        Nodes::new(Arc::default()).create(1, &vec![0; KEY_BYTES_MAX + 1], Kind::Put, b"");
+        Nodes::new(Arc::default()).create(1, &vec![0; STORED_KEY_BYTES_MAX + 1], Kind::Put, b"");
     }
 }

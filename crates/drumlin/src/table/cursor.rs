@@ -15,6 +15,9 @@
 //! What is cached is waited for as little as can be: a step over the end of a block starts to load the first lines of the
 //! next, and the cache's bucket of the one behind it; and a seek does so in stages (`iter::Cursor`).
 //!
+//! A hashed table is walked bucket by bucket: of each, what is at home there is gathered into a block in order (`hashed::gather`),
+//! and that is walked like any other.
+//!
 //! Concurrency: one thread at a time; `Send`. Tests: `table/tests/`.
 
 use std::ops::Deref;
@@ -24,12 +27,13 @@ use crate::cache::{SharedBlock, Stage};
 use crate::encoding::Malformed;
 use crate::error::Result;
 use crate::iter::{Cursor, STEPS_BEFORE_SEEK};
-use crate::key::{Kind, Lsn};
+use crate::key::{Kind, Lsn, key_prefix};
 use crate::pages::{PageVec, Pages};
 use crate::table::TableHandle;
 use crate::table::block::Order;
 use crate::table::frame;
 use crate::table::handle::known_kind;
+use crate::table::hashed::{Entry, Gather, Hashed, HashedParts, Source};
 use crate::table::index::{Index, Place};
 use crate::table::resident::Resident;
 use crate::table::walk::Walk;
@@ -134,9 +138,24 @@ pub struct TableCursor<H: Deref<Target = TableHandle> + Send = Arc<TableHandle>>
     walk: Walk,
     /// Scratch for the key of a block that is left.
     left_key: Vec<u8>,
+    /// Of a hashed table, from the first seek on.
+    gathering: Option<Box<Gathering<H>>>,
+    /// Walks the sorted part of a hashed table alone.
+    is_of_sorted_part: bool,
 }
 
-impl<H: Deref<Target = TableHandle> + Send> TableCursor<H> {
+/// What the walk of a hashed table needs besides.
+struct Gathering<H: Deref<Target = TableHandle> + Send> {
+    gather: Gather,
+    /// Over what lies in no bucket.
+    special: TableCursor<H>,
+    /// Bucket that is not the next one, while it is looked at.
+    aside: Vec<u8>,
+    /// Where the next one is read to.
+    raw: Vec<u8>,
+}
+
+impl<H: Deref<Target = TableHandle> + Send + Clone> TableCursor<H> {
     pub(super) fn new(table: H, options: CursorOptions) -> Self {
         TableCursor {
             table,
@@ -152,6 +171,8 @@ impl<H: Deref<Target = TableHandle> + Send> TableCursor<H> {
             window: Window::new(),
             walk: Walk::default(),
             left_key: Vec::new(),
+            gathering: None,
+            is_of_sorted_part: false,
         }
     }
 
@@ -164,6 +185,61 @@ impl<H: Deref<Target = TableHandle> + Send> TableCursor<H> {
             Some(resident) => Ok(resident.clone()),
             None => Ok(self.resident.insert(self.table.resident()?).clone()),
         }
+    }
+
+    /// What the open table holds as a hashed one, if it is to be walked as such.
+    #[inline]
+    fn hashed<'r>(&self, resident: &'r Resident) -> Option<&'r HashedParts> {
+        resident.hashed().filter(|_| !self.is_of_sorted_part)
+    }
+
+    /// Gathers what is at home in a bucket and makes it the current block, the walk being off; false if there is nothing.
+    fn enter_bucket(&mut self, resident: &Resident, hashed: &HashedParts, bucket: usize) -> Result<bool> {
+        self.walk.reset();
+        (self.child, self.place) = (bucket, Place::default());
+        let mut gathering = match self.gathering.take() {
+            Some(gathering) => gathering,
+            None => {
+                let placer = self.table.options().form.placer().copied();
+                let placer =
+                    placer.ok_or_else(|| resident.malformed(resident.footer.properties)(Malformed))?;
+                let mut special = TableCursor::new(self.table.clone(), self.options);
+                special.is_of_sorted_part = true;
+                let gather = Gather::new(placer, resident.all_records()?);
+                Box::new(Gathering { gather, special, aside: Vec::new(), raw: Vec::new() })
+            }
+        };
+        let Gathering { gather, special, aside, raw } = &mut *gathering;
+        let mut block = std::mem::replace(&mut self.buffer.own, std::mem::take(raw));
+        let mut source = Buckets { cursor: self, resident, hashed, special, aside };
+        let gathered = gather.block(bucket, hashed, &mut source, &mut block);
+        *raw = std::mem::replace(&mut self.buffer, Buffer { shared: None, own: block }).own;
+        self.gathering = Some(gathering);
+        if gathered? {
+            self.place = Hashed::place(bucket);
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// Moves to the first entry of the first bucket from `bucket` on that has one, or off the end.
+    fn enter_buckets_from(&mut self, resident: &Resident, hashed: &HashedParts, bucket: usize) -> Result<()> {
+        for bucket in bucket..hashed.shape.buckets() {
+            if self.enter_bucket(resident, hashed, bucket)? {
+                return self.step(Walk::first);
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves to the last entry of the last bucket before `end` that has one, or off the start.
+    fn enter_buckets_before(&mut self, resident: &Resident, hashed: &HashedParts, end: usize) -> Result<()> {
+        for bucket in (0..end).rev() {
+            if self.enter_bucket(resident, hashed, bucket)? {
+                return self.step(Walk::last);
+            }
+        }
+        Ok(())
     }
 
     /// Makes the `n`-th index block current; without leaves the root is.
@@ -294,6 +370,9 @@ impl<H: Deref<Target = TableHandle> + Send> TableCursor<H> {
     #[cold]
     fn next_block(&mut self) -> Result<()> {
         let resident = self.open()?;
+        if let Some(hashed) = self.hashed(&resident) {
+            return self.enter_buckets_from(&resident, hashed, self.child + 1);
+        }
         let Some(root) = resident.root() else { return Ok(()) };
         let children = self.with_index(&resident, |index| Ok(index.len()))?;
         if self.child + 1 < children {
@@ -332,6 +411,9 @@ impl<H: Deref<Target = TableHandle> + Send> TableCursor<H> {
     #[cold]
     fn prev_block(&mut self) -> Result<()> {
         let resident = self.open()?;
+        if let Some(hashed) = self.hashed(&resident) {
+            return self.enter_buckets_before(&resident, hashed, self.child);
+        }
         let Some(root) = resident.root() else { return Ok(()) };
         if self.child > 0 {
             self.enter_block(&resident, self.child - 1)?;
@@ -381,6 +463,9 @@ impl<H: Deref<Target = TableHandle> + Send> TableCursor<H> {
             self.resident = self.table.resident_if_open();
         }
         let resident = self.resident.as_deref().filter(|resident| !resident.has_leaves())?;
+        if self.hashed(resident).is_some() {
+            return None;
+        }
         let root = resident.root()?;
         let order = Order::of(&*self.table.options().comparator);
         let child = root.find(order, key, lsn).ok()?;
@@ -400,6 +485,9 @@ impl<H: Deref<Target = TableHandle> + Send> TableCursor<H> {
         let table = self.table.options().comparator.clone();
         let order = Order::of(&*table);
         let resident = self.open()?;
+        if let Some(hashed) = self.hashed(&resident) {
+            return self.seek_hashed(&resident, hashed, key, lsn);
+        }
         let Some(root) = resident.root() else { return Ok(()) };
         let mut child = root.find(order, key, lsn).map_err(resident.malformed(root_place(&resident)))?;
         if child == root.len() {
@@ -413,16 +501,85 @@ impl<H: Deref<Target = TableHandle> + Send> TableCursor<H> {
         let found = self.step(|walk, bytes| walk.seek(bytes, order, key, lsn))?;
         if found { Ok(()) } else { self.next_block() }
     }
+
+    /// `seek_stored` in a hashed table. `key` may be a bound and no stored key: shorter than a place.
+    fn seek_hashed(&mut self, resident: &Resident, hashed: &HashedParts, key: &[u8], lsn: Lsn) -> Result<()> {
+        let place = key_prefix(key);
+        if place > hashed.shape.last() {
+            return Ok(());
+        }
+        let bucket = hashed.shape.home(place);
+        if self.place != Hashed::place(bucket) && !self.enter_bucket(resident, hashed, bucket)? {
+            return self.enter_buckets_from(resident, hashed, bucket + 1);
+        }
+        let found = self.step(|walk, bytes| walk.seek(bytes, Order::Bytewise, key, lsn))?;
+        if found { Ok(()) } else { self.enter_buckets_from(resident, hashed, bucket + 1) }
+    }
+}
+
+/// What a cursor's gathering reads through it.
+struct Buckets<'a, H: Deref<Target = TableHandle> + Send> {
+    cursor: &'a mut TableCursor<H>,
+    resident: &'a Resident,
+    hashed: &'a HashedParts,
+    special: &'a mut TableCursor<H>,
+    aside: &'a mut Vec<u8>,
+}
+
+impl<H: Deref<Target = TableHandle> + Send + Clone> Source for Buckets<'_, H> {
+    fn bucket<R>(&mut self, bucket: usize, in_turn: bool, body: impl FnOnce(&[u8]) -> R) -> Result<R> {
+        let place = Hashed::place(bucket);
+        if in_turn {
+            self.cursor.load(self.resident, place)?;
+            return Ok(body(self.cursor.buffer.bytes()));
+        }
+        let cached = match self.cursor.options.fill_cache {
+            true => self.cursor.table.cached(place),
+            false => self.cursor.table.glance(place).map(|(block, _)| block),
+        };
+        if let Some(block) = cached {
+            return Ok(body(&block));
+        }
+        // It may be among what was read ahead; if not, what was is to stay.
+        if let Some(stored) = self.cursor.window.frame(place) {
+            frame::check(stored, self.resident.origin(place))?.to_vec(self.aside)?;
+            return Ok(body(self.aside));
+        }
+        Ok(body(&self.resident.read(place)?))
+    }
+
+    fn special(&mut self, bucket: usize, each: &mut dyn FnMut(&[u8], Entry<'_>)) -> Result<()> {
+        let Some(start) = self.hashed.shape.start(bucket) else { return Ok(()) };
+        self.special.seek_stored(&start.to_be_bytes(), Lsn::MAX)?;
+        while self.special.walk.is_on() {
+            let walk = &self.special.walk;
+            if self.hashed.shape.home(key_prefix(walk.key())) != bucket {
+                break;
+            }
+            let value = &self.special.buffer.bytes()[walk.value()];
+            each(walk.key(), Entry { key: &[], lsn: walk.lsn(), kind: walk.kind(), value });
+            self.special.advance()?;
+        }
+        Ok(())
+    }
+
+    fn malformed(&self, bucket: usize) -> crate::error::Error {
+        self.resident.malformed(Hashed::place(bucket))(Malformed)
+    }
 }
 
 fn root_place(resident: &Resident) -> Place {
     resident.properties.index.unwrap_or_default()
 }
 
-impl<H: Deref<Target = TableHandle> + Send> Cursor for TableCursor<H> {
+impl<H: Deref<Target = TableHandle> + Send + Clone> Cursor for TableCursor<H> {
     fn seek_first(&mut self) -> Result<()> {
         self.walk.reset();
         let resident = self.open()?;
+        if let Some(hashed) = self.hashed(&resident) {
+            self.enter_buckets_from(&resident, hashed, 0)?;
+            return self.settle(true);
+        }
         let Some(root) = resident.root() else { return Ok(()) };
         self.enter_leaf(&resident, &root, 0)?;
         self.enter_block(&resident, 0)?;
@@ -433,6 +590,10 @@ impl<H: Deref<Target = TableHandle> + Send> Cursor for TableCursor<H> {
     fn seek_last(&mut self) -> Result<()> {
         self.walk.reset();
         let resident = self.open()?;
+        if let Some(hashed) = self.hashed(&resident) {
+            self.enter_buckets_before(&resident, hashed, hashed.shape.buckets())?;
+            return self.settle(false);
+        }
         let Some(root) = resident.root() else { return Ok(()) };
         self.enter_leaf(&resident, &root, root.len() - 1)?;
         let children = self.with_index(&resident, |index| Ok(index.len()))?;

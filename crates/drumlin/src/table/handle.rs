@@ -22,13 +22,16 @@ use std::sync::{Arc, OnceLock, Weak};
 use crossbeam_epoch::Guard;
 
 use crate::cache::{SharedBlock, Stage};
+use crate::encoding::Malformed;
 use crate::error::{Error, Result};
+use crate::filter::Grid;
 use crate::iter::{Cursor, Tombstones};
 use crate::key::{Kind, Lsn};
 use crate::sync::{Mutex, failpoint};
 use crate::table::block::{Block, Order};
 use crate::table::cursor::{CursorOptions, TableCursor};
 use crate::table::epoch_arc::EpochArc;
+use crate::table::hashed::{self, Bucket, Cluster, Columns, Hashed, HashedParts, Verdicts, Way, spin, took};
 use crate::table::index::{Index, Place};
 use crate::table::reads::block_was_read;
 use crate::table::resident::{Parts, Resident};
@@ -101,20 +104,22 @@ impl TableHandle {
 
     /// The newest version of `key` with LSN < `at`, deletes included, range tombstones not, if that can be told from what is
     /// in memory; `None` if a block has to be read. `hash` is the key's hash under the table's hasher.
+    /// Of `known` it believes what other tables said of it, and adds what it says of others.
     pub fn get_cached(
         &self,
         key: &[u8],
         hash: u64,
         at: Lsn,
+        known: &mut Verdicts,
         guard: &Guard,
     ) -> Result<Option<Option<Version>>> {
-        if self.has_nothing_below(at) {
+        if self.has_nothing_below(at) || known.of(self.meta.id) == Some(false) {
             return Ok(Some(None));
         }
         let Some(resident) = self.resident.load(guard) else { return Ok(None) };
         self.mark_used();
         let cached = |place: Place, _| Ok(self.shelf.cache.get(self.meta.id.0, place.offset, guard));
-        Ok(match self.search(resident, key, hash, at, cached)? {
+        Ok(match self.search(resident, key, hash, at, known, cached)? {
             Search::Found(version) => Some(Some(version)),
             Search::Absent => Some(None),
             Search::Miss | Search::Skip => None,
@@ -131,13 +136,13 @@ impl TableHandle {
 
     /// As `get_cached`, but reads the blocks that are not in memory: one, and another one if the index has leaves. That may
     /// take long, so the epoch must not be pinned meanwhile.
-    pub fn get(&self, key: &[u8], hash: u64, at: Lsn) -> Result<Option<Version>> {
-        if self.has_nothing_below(at) {
+    pub fn get(&self, key: &[u8], hash: u64, at: Lsn, known: &mut Verdicts) -> Result<Option<Version>> {
+        if self.has_nothing_below(at) || known.of(self.meta.id) == Some(false) {
             return Ok(None);
         }
         let resident = self.resident()?;
         let fetch = |place, role| self.fetch(&resident, place, role).map(Some);
-        match self.search(&resident, key, hash, at, fetch)? {
+        match self.search(&resident, key, hash, at, known, fetch)? {
             Search::Found(version) => Ok(Some(version)),
             Search::Absent | Search::Miss => Ok(None),
             Search::Skip => self.get_behind_unknown(key, at),
@@ -148,6 +153,86 @@ impl TableHandle {
         self.meta.global_version.unwrap_or(self.meta.min_lsn) >= at || self.meta.entries == 0
     }
 
+    /// Whether the table may have the key by its cluster of filters; `None` if a block is not in memory.
+    #[cold]
+    fn ask<B: Deref<Target = [u8]>>(
+        &self,
+        resident: &Resident,
+        cluster: &Cluster,
+        key: &[u8],
+        known: &mut Verdicts,
+        fetch: &impl Fn(Place, Role) -> Result<Option<B>>,
+    ) -> Result<Option<bool>> {
+        if let Some(told) = known.of(self.meta.id) {
+            return Ok(Some(told));
+        }
+        let Ok((place, _)) = hashed::split(key) else { return Ok(Some(false)) };
+        let Some(page) = cluster.page_of(place) else { return Ok(Some(false)) };
+        let at = cluster.place(page);
+        took(Way::Page);
+        let Some(body) = fetch(at, Role::Data)? else { return Ok(None) };
+        cluster.ask(page, &body, place, known).map_err(resident.malformed(at))?;
+        Ok(Some(known.of(self.meta.id).unwrap_or(true)))
+    }
+
+    /// The filters that the table has in columns of this grid: its own, and those of tables under it.
+    pub(super) fn columns(&self, grid: Grid) -> Result<Vec<Columns>> {
+        let resident = self.resident()?;
+        match &resident.properties.cluster {
+            Some(cluster) if cluster.grid == grid => {
+                cluster.rows(|page| resident.read(cluster.place(page)).map(|body| body.to_vec()))
+            }
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// The same of a hashed table: `key` is looked for where records lead from its home, then in the sorted part.
+    #[cold]
+    fn search_hashed<B: Deref<Target = [u8]>>(
+        &self,
+        resident: &Resident,
+        hashed: &HashedParts,
+        key: &[u8],
+        newest: Lsn,
+        fetch: impl Fn(Place, Role) -> Result<Option<B>>,
+    ) -> Result<Search> {
+        let Ok((place, user_key)) = hashed::split(key) else { return Ok(Search::Absent) };
+        if !hashed.shape.spans(place) {
+            return Ok(Search::Absent);
+        }
+        let home = hashed.shape.home(place);
+        let (mut bucket, mut steps) =
+            hashed.end_of(place).map_err(resident.malformed(Hashed::place(home)))?;
+        if steps > 0 {
+            took(Way::Record);
+        }
+        loop {
+            let at = Hashed::place(bucket);
+            let Some(body) = fetch(at, Role::Data)? else { return Ok(Search::Miss) };
+            let malformed = resident.malformed(at);
+            let read = Bucket::parse(&body, &hashed.usual).map_err(&malformed)?;
+            if let Some(record) = read.left(bucket).filter(|record| record.mark.sends(spin(place))) {
+                took(Way::Mark);
+                (bucket, steps) = (usize::from(record.destination), steps + 1);
+                if steps > hashed.steps || bucket >= hashed.shape.buckets() {
+                    return Err(malformed(Malformed));
+                }
+                continue;
+            }
+            if let Some(entry) = read.find(place, user_key, newest).map_err(&malformed)? {
+                let Some(kind) = known_kind(entry.kind, resident, at)? else { return Ok(Search::Skip) };
+                let lsn = self.meta.global_version.unwrap_or(entry.lsn);
+                return Ok(Search::Found(Version { lsn, kind, value: entry.value.to_vec() }));
+            }
+            break;
+        }
+        if !hashed.is_special(home) {
+            return Ok(Search::Absent);
+        }
+        took(Way::Special);
+        self.search_sorted(resident, key, newest, fetch)
+    }
+
     #[inline]
     fn search<B: Deref<Target = [u8]>>(
         &self,
@@ -155,15 +240,38 @@ impl TableHandle {
         key: &[u8],
         hash: u64,
         at: Lsn,
+        known: &mut Verdicts,
         fetch: impl Fn(Place, Role) -> Result<Option<B>>,
     ) -> Result<Search> {
         if !resident.may_contain(hash) {
             return Ok(Search::Absent);
         }
+        if let Some(cluster) = &resident.properties.cluster {
+            match self.ask(resident, cluster, key, known, &fetch)? {
+                None => return Ok(Search::Miss),
+                Some(false) => return Ok(Search::Absent),
+                Some(true) => {}
+            }
+        }
         // The newest visible version has at most this LSN; under a global version all count as
         // that one, which was compared already, and the first is taken.
         let Some(newest) = at.0.checked_sub(1).map(Lsn) else { return Ok(Search::Absent) };
         let newest = if self.meta.global_version.is_some() { Lsn::MAX } else { newest };
+        match resident.hashed() {
+            None => self.search_sorted(resident, key, newest, fetch),
+            Some(hashed) => self.search_hashed(resident, hashed, key, newest, fetch),
+        }
+    }
+
+    /// The same of a sorted table, or of the sorted part of a hashed one: the newest version of `key` not newer than `newest`.
+    #[inline(always)]
+    fn search_sorted<B: Deref<Target = [u8]>>(
+        &self,
+        resident: &Resident,
+        key: &[u8],
+        newest: Lsn,
+        fetch: impl Fn(Place, Role) -> Result<Option<B>>,
+    ) -> Result<Search> {
         let order = Order::of(&*self.options.comparator);
         let Some(root) = resident.root() else { return Ok(Search::Absent) };
         let root_malformed = resident.malformed(resident.properties.index.unwrap_or_default());
@@ -222,6 +330,12 @@ impl TableHandle {
     /// table. O(parts), but one read per part if the index has leaves not in memory.
     pub fn split_keys(&self, parts: usize) -> Result<Vec<Vec<u8>>> {
         let resident = self.resident()?;
+        if let Some(hashed) = resident.hashed() {
+            let starts = (1..parts).filter_map(|n| hashed.shape.start(n * hashed.shape.buckets() / parts));
+            let mut keys: Vec<Vec<u8>> = starts.map(|place| place.to_be_bytes().to_vec()).collect();
+            keys.dedup();
+            return Ok(keys);
+        }
         let Some(root) = resident.root() else { return Ok(Vec::new()) };
         let root_malformed = resident.malformed(resident.properties.index.unwrap_or_default());
         let mut keys: Vec<Vec<u8>> = Vec::new();
@@ -252,6 +366,10 @@ impl TableHandle {
     /// The offset in the file at which entries at or behind `key` begin, about (to one block).
     pub fn approximate_offset(&self, key: &[u8]) -> Result<u64> {
         let resident = self.resident()?;
+        if let Some(hashed) = resident.hashed() {
+            let (place, _) = hashed::split(key).map_err(resident.malformed(resident.footer.properties))?;
+            return Ok(Hashed::place(hashed.shape.home(place)).offset);
+        }
         let Some(root) = resident.root() else { return Ok(0) };
         let order = Order::of(&*self.options.comparator);
         let root_place = resident.properties.index.unwrap_or_default();
@@ -386,7 +504,10 @@ impl TableHandle {
     pub(super) fn evict_blocks(&self) {
         let (cache, table) = (&self.shelf.cache, self.meta.id.0);
         let resident = self.resident.get();
-        let known = resident.as_ref().filter(|resident| !resident.has_leaves()).and_then(|open| open.root());
+        let is_plain = |open: &&Arc<Resident>| {
+            !open.has_leaves() && open.hashed().is_none() && open.properties.cluster.is_none()
+        };
+        let known = resident.as_ref().filter(is_plain).and_then(|open| open.root());
         match known {
             Some(root) => (0..root.len())
                 .filter_map(|n| root.place(n).ok())

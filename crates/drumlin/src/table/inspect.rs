@@ -17,12 +17,13 @@ use std::path::{Path, PathBuf};
 use crate::env::{FileSystem, ReadMode, ReadableFile};
 use crate::error::{Corruption, Error, Result};
 use crate::filter::Filter;
-use crate::key::{KeyHasher, Kind, bytewise};
+use crate::key::{KeyHasher, Kind, PLACE_BYTES, bytewise};
 use crate::table::block::Block;
 use crate::table::footer::{FOOTER_BYTES, Footer};
-use crate::table::frame::{self, Origin};
+use crate::table::frame::{self, Origin, TRAILER_BYTES};
+use crate::table::hashed::{BUCKET_BYTES, Bucket, CAPACITY, Hashed, RECORD_BYTES, Usual};
 use crate::table::index::{Index, Place};
-use crate::table::properties::{FILTER_CHECK_KEY, Properties};
+use crate::table::properties::Properties;
 use crate::table::{TableMeta, file_name, tombstone_block, verify_alone};
 
 /// Questions by which a filter's rate of false positives is measured.
@@ -150,6 +151,21 @@ pub struct TableTombstone {
     pub lsn: u64,
 }
 
+/// The buckets of a hashed table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TableBuckets {
+    /// Buckets, each of 4096 bytes.
+    pub buckets: u64,
+    /// Versions in them; the others lie in the sorted part, whose blocks come behind the buckets.
+    pub entries: u64,
+    /// Buckets that sent away what was too much for them.
+    pub sources: u64,
+    /// Steps from an entry's home to where it lies, at most.
+    pub steps: u64,
+    /// Bytes of entries in buckets, of those that they can hold.
+    pub fill: f64,
+}
+
 /// What a table file is made of.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TableReport {
@@ -165,6 +181,8 @@ pub struct TableReport {
     pub contents: Option<TableInfo>,
     /// The name of the order of its keys.
     pub comparator: String,
+    /// True if keys stand behind their hashes: then bounds and fences have eight bytes in front, and may be cut short.
+    pub is_placed: bool,
     /// Bytes at which a block was full when it was written.
     pub full_block_bytes: u64,
     /// The root of the index.
@@ -177,7 +195,9 @@ pub struct TableReport {
     pub tombstone_block: Option<TablePart>,
     /// The range deletes, by start.
     pub tombstones: Vec<TableTombstone>,
-    /// Data blocks that the index names.
+    /// Of a hashed table, its buckets.
+    pub buckets: Option<TableBuckets>,
+    /// Data blocks that the index names, and buckets.
     pub blocks: u64,
     /// Of these, such as could be read.
     pub blocks_read: u64,
@@ -215,7 +235,7 @@ pub fn inspect(
             .unchecked
             .push(format!("{} bytes: what says which blocks they are is corrupt", check.unchecked));
     }
-    let mut parts = Parts { file: &*file, path, seed: 0, block: Vec::new() };
+    let mut parts = Parts { file: &*file, path, seed: 0, place_bytes: 0, block: Vec::new() };
     if let Some(properties) = parts.properties(&mut report)? {
         parts.data(&properties, &mut report, on_block)?;
         parts.filter(&properties, hasher, &mut report)?;
@@ -229,6 +249,8 @@ struct Parts<'a> {
     file: &'a dyn ReadableFile,
     path: &'a Path,
     seed: u64,
+    /// Bytes that stand in front of each key.
+    place_bytes: usize,
     /// The part that was read last, decompressed.
     block: Vec<u8>,
 }
@@ -288,6 +310,8 @@ impl Parts<'_> {
         report.contents = Some(TableInfo::of(&properties.contents));
         report.comparator.clone_from(&properties.comparator);
         report.full_block_bytes = properties.block_bytes;
+        report.is_placed = properties.placed.is_some();
+        self.place_bytes = if report.is_placed { PLACE_BYTES } else { 0 };
         Ok(Some(properties))
     }
 
@@ -298,11 +322,14 @@ impl Parts<'_> {
         report: &mut TableReport,
         on_block: &mut dyn FnMut(&TableBlock),
     ) -> Result<()> {
+        let mut last_key = None;
+        if let Some(hashed) = &properties.hashed {
+            self.buckets(properties, hashed, report, &mut last_key, on_block)?;
+        }
         let Some(place) = properties.index else { return Ok(()) };
         report.index = Some(self.part(place)?);
         let root = std::mem::take(&mut self.block);
         let children = children(&root);
-        let mut last_key = None;
         for (place, fence) in children {
             if properties.index_depth != 2 {
                 self.data_block(place, fence, report, &mut last_key, on_block)?;
@@ -315,6 +342,58 @@ impl Parts<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The buckets, as blocks that no index names.
+    fn buckets(
+        &mut self,
+        properties: &Properties,
+        hashed: &Hashed,
+        report: &mut TableReport,
+        last_key: &mut Option<Vec<u8>>,
+        on_block: &mut dyn FnMut(&TableBlock),
+    ) -> Result<()> {
+        let usual = Usual { lsn: properties.contents.min_lsn, ..hashed.usual };
+        let sources = hashed.records.map_or(0, |place| place.bytes.saturating_sub(TRAILER_BYTES as u64));
+        let mut filled = 0;
+        for bucket in 0..hashed.buckets as usize {
+            let part = self.part(Hashed::place(bucket))?;
+            let mut block =
+                TableBlock { number: report.blocks, part, fence: Vec::new(), entries: Vec::new() };
+            report.blocks += 1;
+            if let Some(raw_bytes) = block.part.raw_bytes {
+                report.blocks_read += 1;
+                report.block_bytes += BUCKET_BYTES as u64;
+                report.block_raw_bytes += raw_bytes;
+                match bucket_entries(&self.block, &usual, &mut block.entries) {
+                    Some(bytes) => filled += bytes,
+                    None => {
+                        let what = "a bucket is malformed although its checksum is right";
+                        block.part.problem = Some(what.into());
+                    }
+                }
+            }
+            self.count(&block, report, last_key);
+            on_block(&block);
+        }
+        report.buckets = Some(TableBuckets {
+            buckets: hashed.buckets,
+            entries: hashed.entries,
+            sources: sources / RECORD_BYTES as u64,
+            steps: hashed.steps,
+            fill: filled as f64 / (hashed.buckets as usize * CAPACITY) as f64,
+        });
+        Ok(())
+    }
+
+    fn count(&self, block: &TableBlock, report: &mut TableReport, last_key: &mut Option<Vec<u8>>) {
+        report.entries += block.entries.len() as u64;
+        for entry in &block.entries {
+            if last_key.as_ref() != Some(&entry.key) {
+                report.keys += 1;
+                *last_key = Some(entry.key.clone());
+            }
+        }
     }
 
     fn data_block(
@@ -332,17 +411,11 @@ impl Parts<'_> {
             report.blocks_read += 1;
             report.block_bytes += place.bytes;
             report.block_raw_bytes += raw_bytes;
-            if !entries(&self.block, &mut block.entries) {
+            if !entries(&self.block, self.place_bytes, &mut block.entries) {
                 block.part.problem = Some("a block is malformed although its checksum is right".into());
             }
         }
-        report.entries += block.entries.len() as u64;
-        for entry in &block.entries {
-            if last_key.as_ref() != Some(&entry.key) {
-                report.keys += 1;
-                *last_key = Some(entry.key.clone());
-            }
-        }
+        self.count(&block, report, last_key);
         on_block(&block);
         Ok(())
     }
@@ -355,7 +428,7 @@ impl Parts<'_> {
     ) -> Result<()> {
         let Some(place) = properties.filter else { return Ok(()) };
         let part = self.part(place)?;
-        let made_with = |hasher: KeyHasher| properties.filter_check == hasher.hash(FILTER_CHECK_KEY);
+        let made_with = |hasher: KeyHasher| properties.filter_check == hasher.check_value();
         let mut found = TableFilter {
             part,
             bits_per_key: 0.0,
@@ -407,19 +480,39 @@ fn children(index: &[u8]) -> Vec<(Place, Vec<u8>)> {
 }
 
 /// Adds the entries of a block; false if one cannot be read.
-fn entries(block: &[u8], found: &mut Vec<TableEntry>) -> bool {
+fn entries(block: &[u8], place_bytes: usize, found: &mut Vec<TableEntry>) -> bool {
     let Ok(block) = Block::parse(block) else { return false };
     for n in 0..block.len() {
         let (Ok(entry), Some(offset)) = (block.entry(n), block.offset(n)) else { return false };
+        let mut key = [block.prefix(), entry.suffix].concat();
+        key.drain(..place_bytes.min(key.len()));
         found.push(TableEntry {
             offset: offset as u64,
-            key: [block.prefix(), entry.suffix].concat(),
+            key,
             lsn: entry.lsn.0,
             kind: Kind::from_u8(entry.kind).map_or("unknown", Kind::name),
             value_bytes: entry.value.len() as u64,
         });
     }
     true
+}
+
+/// Adds the entries of a bucket; the bytes that they take, or `None` if one cannot be read.
+fn bucket_entries(body: &[u8], usual: &Usual, found: &mut Vec<TableEntry>) -> Option<usize> {
+    let bucket = Bucket::parse(body, usual).ok()?;
+    let mut bytes = 0;
+    for entry in bucket.entries() {
+        let entry = entry.ok()?;
+        found.push(TableEntry {
+            offset: (body.len() - CAPACITY + bucket.len() + bytes - found.len()) as u64,
+            key: entry.key.to_vec(),
+            lsn: entry.lsn.0,
+            kind: Kind::from_u8(entry.kind).map_or("unknown", Kind::name),
+            value_bytes: entry.value.len() as u64,
+        });
+        bytes += usual.entry_bytes(entry.key.len(), entry.value.len(), entry.kind);
+    }
+    Some(bytes)
 }
 
 /// The n-th of numbers that look like the hashes of as many keys.

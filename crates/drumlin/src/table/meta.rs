@@ -12,7 +12,7 @@ use std::cmp::Ordering;
 use crate::encoding::{FileDecoder, IGNORABLE, put_field, put_numbers};
 use crate::error::Result;
 use crate::key::{Comparator, Lsn};
-use crate::table::TableId;
+use crate::table::{Sample, TableId};
 
 /// Describes one table. Make one by `TableWriter::finish`, or from `Default` in tests and simulators.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -49,6 +49,8 @@ pub struct TableMeta {
     pub global_version: Option<Lsn>,
     /// When it was written, in milliseconds since the Unix epoch; 0 if nobody said.
     pub created_at_ms: u64,
+    /// A sample of its keys, if these stand behind their places.
+    pub sample: Sample,
 }
 
 const ID: u8 = 1;
@@ -66,6 +68,7 @@ const SEED: u8 = 12;
 const ORIGIN: u8 = 13;
 const GLOBAL_VERSION: u8 = 14;
 const CREATED_AT_MS: u8 = IGNORABLE | 15;
+const SAMPLE: u8 = IGNORABLE | 16;
 /// Fields that every record has, as a bit set of tags.
 const ALWAYS: u64 = 1 << ID
     | 1 << FILE_BYTES
@@ -106,6 +109,9 @@ impl TableMeta {
         if self.created_at_ms != 0 {
             put_numbers(out, CREATED_AT_MS, &[self.created_at_ms]);
         }
+        if !self.sample.is_empty() {
+            put_numbers(out, SAMPLE, &self.sample.numbers());
+        }
     }
 
     /// Reads what `encode` wrote, to the end of `fields`.
@@ -130,6 +136,14 @@ impl TableMeta {
                 ORIGIN => meta.origin = field.varint()?,
                 GLOBAL_VERSION => meta.global_version = Some(Lsn(field.varint()?)),
                 CREATED_AT_MS => meta.created_at_ms = field.varint()?,
+                SAMPLE => {
+                    let mut numbers = Vec::new();
+                    while !field.is_empty() {
+                        numbers.push(field.varint()?);
+                    }
+                    let sample = Sample::from_numbers(&numbers);
+                    meta.sample = sample.ok_or_else(|| field.corrupt("a table's sample is malformed"))?;
+                }
                 tag => {
                     field.unknown("field", tag)?;
                     continue;
@@ -208,6 +222,7 @@ mod tests {
             origin: u64::MAX,
             global_version: Some(Lsn(8)),
             created_at_ms: 1_700_000_000_000,
+            sample: Sample::from_numbers(&[5, 1, 2, 3]).expect("a sample"),
         }
     }
 

@@ -1,5 +1,5 @@
-//! Sorted tables: immutable files of versions in internal order, with an index, a filter, range
-//! tombstones and a checksum over every byte.
+//! Tables: immutable files of versions, with an index, a filter, range tombstones and a checksum over every byte. In a sorted
+//! table versions lie in internal order; in a hashed one most lie in buckets (`hashed`).
 //!
 //! Place: `compaction` writes them ([`TableWriter`]), `version` and `db` read them
 //! ([`TableHandle`], [`TableCursor`]), the manifest stores their [`TableMeta`].
@@ -13,7 +13,8 @@
 //! 1. A table's bytes never change after [`TableWriter::finish`]; its [`TableMeta`] describes them.
 //! 2. Every byte of the file lies in exactly one frame or in the footer, each under a checksum
 //!    that also depends on the frame's offset and the table's seed.
-//! 3. Entries are strictly ascending in internal order (user key ascending, LSN descending).
+//! 3. Entries are strictly ascending in internal order (key ascending, LSN descending), as a cursor gives them out; in a sorted
+//!    table as they lie, too.
 //! 4. Wrong bytes are found before they are used: reads return the right answer or
 //!    [`crate::Error::Corruption`] with file and offset.
 //!
@@ -26,13 +27,16 @@ mod footer;
 mod frame;
 mod graveyard;
 mod handle;
+mod hashed;
 mod index;
 pub mod inspect;
 mod meta;
+mod pile;
 mod properties;
 mod reads;
 mod resident;
 mod residents;
+mod sample;
 mod shelf;
 mod tombstone_block;
 mod verify;
@@ -42,16 +46,20 @@ mod writer;
 
 pub use cursor::{CursorOptions, TableCursor};
 pub use handle::TableHandle;
+pub use hashed::Verdicts;
 pub use meta::TableMeta;
+pub use pile::pile_columns;
 pub use reads::blocks_read;
 pub use resident::Parts;
+pub use sample::Sample;
 pub use shelf::Shelf;
 pub use verify::{TableCheck, verify_alone};
 pub use writer::TableWriter;
 
 use std::fmt;
 
-use crate::key::{ComparatorRef, KeyHasher, Kind, Lsn};
+use crate::filter::Grid;
+use crate::key::{ComparatorRef, KeyForm, KeyHasher, Kind, Lsn};
 use crate::options::{Compression, KeyspaceOptions};
 
 /// Names a table within its store; never used twice.
@@ -96,14 +104,22 @@ pub struct Version {
 pub struct TableOptions {
     /// Order of user keys. Must be the one the table was written with.
     pub comparator: ComparatorRef,
-    /// Hash of user keys for the filter.
+    /// How keys are held. Must be that in which the table was written.
+    pub form: KeyForm,
+    /// Hash of keys, as they are held, for the filter.
     pub hasher: KeyHasher,
+    /// Whether tables are written as hashed ones, if their keys stand behind their places and are small.
+    pub hashed: bool,
+    /// Records of migration that an open table holds, in percent of its buckets, if not all.
+    pub records_percent: Option<u8>,
     /// How blocks are compressed.
     pub compression: Compression,
     /// Uncompressed bytes of a data block; an entry that is larger has a block of its own.
     pub block_bytes: usize,
     /// Filter bits per key; 0 for no filter.
     pub filter_bits_per_key: f64,
+    /// If given, and keys stand behind their places: the filter is written in columns of it, beside those of other tables.
+    pub grid: Option<Grid>,
     /// An index of up to so many bytes is one block, held in memory while the table is open.
     pub index_root_bytes: usize,
     /// A larger index is cut into blocks of this size, read on demand like data.
@@ -124,10 +140,14 @@ impl TableOptions {
     pub fn new(options: &KeyspaceOptions, hasher: KeyHasher) -> TableOptions {
         TableOptions {
             comparator: options.comparator.clone(),
-            hasher,
+            form: options.form(hasher),
+            hashed: !options.is_ordered(),
+            records_percent: None,
+            hasher: options.hasher(hasher),
             compression: options.compression,
             block_bytes: options.block_bytes,
             filter_bits_per_key: options.filter_bits_per_key,
+            grid: None,
             index_root_bytes: Self::INDEX_ROOT_BYTES,
             index_block_bytes: Self::INDEX_BLOCK_BYTES,
         }

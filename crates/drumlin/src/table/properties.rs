@@ -10,7 +10,9 @@ use std::path::Path;
 
 use crate::encoding::{FileDecoder, IGNORABLE, put_field, put_numbers};
 use crate::error::{Error, Result};
+use crate::key::{KeyForm, KeyHash};
 use crate::table::TableMeta;
+use crate::table::hashed::{Cluster, Hashed};
 use crate::table::index::Place;
 
 const CONTENTS: u8 = 1;
@@ -19,9 +21,9 @@ const INDEX: u8 = 3;
 const FILTER: u8 = 4;
 const TOMBSTONES: u8 = 5;
 const BLOCK_BYTES: u8 = IGNORABLE | 6;
-
-/// Hashed to tell whether a filter was made with the reader's secret.
-pub(super) const FILTER_CHECK_KEY: &[u8] = b"drumlin filter check";
+const PLACED: u8 = 7;
+const HASHED: u8 = 8;
+const CLUSTER: u8 = 9;
 
 /// The properties of a table.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -36,15 +38,26 @@ pub(super) struct Properties {
     pub(super) index_depth: u64,
     /// The filter.
     pub(super) filter: Option<Place>,
-    /// Hash of [`FILTER_CHECK_KEY`] under the secret that the filter was made with.
+    /// The check value of the hasher that the filter was made with.
     pub(super) filter_check: u64,
     /// The range tombstones.
     pub(super) tombstones: Option<Place>,
+    /// The hash behind which its keys stand, with the check value of the store that wrote them; none if keys are bare.
+    pub(super) placed: Option<(KeyHash, u64)>,
+    /// Its buckets; none of a sorted table.
+    pub(super) hashed: Option<Hashed>,
+    /// Its filter beside those of the tables under it, in place of one of its own.
+    pub(super) cluster: Option<Cluster>,
     /// Block bytes that it was written with, for those who look.
     pub(super) block_bytes: u64,
 }
 
 impl Properties {
+    /// True if the table's keys are in this form.
+    pub(super) fn is_of(&self, form: KeyForm) -> bool {
+        self.placed == placed(form)
+    }
+
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let mut contents = Vec::new();
@@ -61,7 +74,23 @@ impl Properties {
             put_numbers(&mut out, TOMBSTONES, &[place.offset, place.bytes]);
         }
         put_numbers(&mut out, BLOCK_BYTES, &[self.block_bytes]);
+        if let Some((hash, check)) = self.placed {
+            put_numbers(&mut out, PLACED, &[hash.number(), check]);
+        }
+        if let Some(hashed) = &self.hashed {
+            put_numbers(&mut out, HASHED, &hashed.numbers());
+        }
+        if let Some(cluster) = &self.cluster {
+            put_field(&mut out, CLUSTER, &cluster.encode());
+        }
         out
+    }
+
+    /// The parts behind the blocks, but for index blocks below the root, in the order in which they lie.
+    pub(super) fn parts(&self) -> impl Iterator<Item = Place> {
+        let of_hashed = |part: fn(&Hashed) -> Option<Place>| self.hashed.as_ref().and_then(part);
+        let hashed = [of_hashed(|hashed| hashed.records), of_hashed(|hashed| hashed.special)];
+        [self.tombstones, self.filter].into_iter().chain(hashed).chain([self.index]).flatten()
     }
 
     /// Reads the properties that lie at `place` of a file.
@@ -76,6 +105,14 @@ impl Properties {
                 FILTER => (found.filter, found.filter_check) = (Some(part(&mut field)?), field.varint()?),
                 TOMBSTONES => found.tombstones = Some(part(&mut field)?),
                 BLOCK_BYTES => found.block_bytes = field.varint()?,
+                PLACED => {
+                    let number = field.varint()?;
+                    let hash = KeyHash::from_number(number);
+                    let unknown = || field.unsupported(format!("key hash {number}"));
+                    found.placed = Some((hash.ok_or_else(unknown)?, field.varint()?));
+                }
+                HASHED => found.hashed = Some(Hashed::decode(&mut field)?),
+                CLUSTER => found.cluster = Some(Cluster::decode(&mut field)?),
                 tag => {
                     field.unknown("field", tag)?;
                     continue;
@@ -84,12 +121,21 @@ impl Properties {
             field.end()?;
         }
         let malformed = |what: &str| Err(Error::corruption(path, place.offset, what));
-        for part in [found.index, found.filter, found.tombstones].into_iter().flatten() {
+        for part in found.parts() {
             if part.bytes == 0 || part.end() > place.offset || part.offset.checked_add(part.bytes).is_none() {
                 return malformed("the properties name a part outside of the file");
             }
         }
-        if found.index.is_some() != (found.contents.entries != 0) || found.index_depth > 2 {
+        let in_buckets = found.hashed.as_ref().map_or(0, |hashed| hashed.entries);
+        let sorted = found.contents.entries.checked_sub(in_buckets);
+        if found.hashed.as_ref().is_some_and(|hashed| hashed.end() > place.offset || found.placed.is_none()) {
+            return malformed("the properties name buckets outside of the file");
+        }
+        let is_outside = |cluster: &Cluster| cluster.place(0).offset + cluster.bytes() > place.offset;
+        if found.cluster.as_ref().is_some_and(|cluster| is_outside(cluster) || found.placed.is_none()) {
+            return malformed("the properties name a cluster of filters outside of the file");
+        }
+        if sorted.is_none_or(|sorted| found.index.is_some() != (sorted != 0)) || found.index_depth > 2 {
             return malformed("the properties and their index do not agree");
         }
         if found.index.is_some() && found.index_depth == 0 {
@@ -100,6 +146,11 @@ impl Properties {
         }
         Ok(found)
     }
+}
+
+/// The hash behind which keys of a form stand, with its check value.
+pub(super) fn placed(form: KeyForm) -> Option<(KeyHash, u64)> {
+    form.placer().map(|placer| (placer.hash(), placer.check_value()))
 }
 
 fn part(field: &mut FileDecoder<'_>) -> Result<Place> {

@@ -23,8 +23,9 @@ use crate::pages::{PageVec, Pages};
 use crate::table::block::Order;
 use crate::table::footer::{FOOTER_BYTES, Footer};
 use crate::table::frame::{self, Origin, TRAILER_BYTES};
+use crate::table::hashed::{Cluster, HashedParts, Records};
 use crate::table::index::{Index, Place};
-use crate::table::properties::{FILTER_CHECK_KEY, Properties};
+use crate::table::properties::Properties;
 use crate::table::{TableMeta, TableOptions, tombstone_block};
 
 /// Bytes read at once from the end of the file: footer, properties and often all the rest.
@@ -44,6 +45,8 @@ pub(super) struct Resident {
     root: Option<SharedBlock>,
     filter: Option<Filter>,
     pub(super) tombstones: Arc<Tombstones>,
+    /// Of a hashed table.
+    hashed: Option<HashedParts>,
     parts: Parts,
     /// What the parts take, while anybody holds them.
     pub(super) charge: Option<Charge>,
@@ -122,6 +125,7 @@ impl Resident {
             root: None,
             filter: None,
             tombstones: Arc::new(Tombstones::EMPTY),
+            hashed: None,
             parts: Parts { index: size_of::<Resident>() + OPEN_FILE_BYTES, ..Parts::default() },
             charge: None,
             properties,
@@ -134,7 +138,24 @@ impl Resident {
             resident.root = kept(root, problem)?;
             resident.parts.index += resident.root.as_ref().map_or(0, |root| root.len());
         }
-        let made_here = resident.properties.filter_check == options.hasher.hash(FILTER_CHECK_KEY);
+        resident.parts.index += resident.properties.cluster.as_ref().map_or(0, Cluster::heap_bytes);
+        if let Some(hashed) = resident.properties.hashed.clone() {
+            let most = options
+                .records_percent
+                .map_or(usize::MAX, |percent| (hashed.buckets * u64::from(percent)).div_ceil(100) as usize);
+            let parts = [hashed.records, hashed.special].map(|part| part.map(block).transpose());
+            let [records, special] = parts;
+            let (records, special) = (records?, special?);
+            let (records, special) =
+                (records.as_deref().unwrap_or_default(), special.as_deref().unwrap_or_default());
+            // Without it nothing can be found: there is no table.
+            let parts = HashedParts::new(&hashed, meta, records, special, most).map_err(|_| {
+                malformed(resident.footer.properties, "the records of its buckets are malformed")
+            })?;
+            resident.parts.index += parts.heap_bytes();
+            resident.hashed = Some(parts);
+        }
+        let made_here = resident.properties.filter_check == options.hasher.check_value();
         if let Some(place) = resident.properties.filter.filter(|_| made_here) {
             let filter = block(place).and_then(|filter| {
                 Filter::decode(&filter).ok_or_else(|| malformed(place, "the filter is malformed"))
@@ -155,17 +176,16 @@ impl Resident {
         Ok(resident)
     }
 
-    /// What the table at `path` says of itself: its properties, as the manifest would have them but for the content
-    /// hash, and the name of its order.
-    pub(super) fn own_account(fs: &dyn FileSystem, path: &Path) -> Result<(TableMeta, String)> {
+    /// What the table at `path` says of itself: as the manifest would have it but for the content hash, and its properties.
+    pub(super) fn own_account(fs: &dyn FileSystem, path: &Path) -> Result<(TableMeta, Properties)> {
         let file = fs.open(path, ReadMode::Buffered)?;
         let tail = Tail::read(&*file, path)?;
         let footer = tail.footer(path)?;
         let place = footer.properties;
         let block = tail.block(&*file, Origin { path, seed: footer.seed, offset: place.offset }, place)?;
         let properties = Properties::decode(&block, path, place)?;
-        let contents = TableMeta { file_bytes: file.bytes(), seed: footer.seed, ..properties.contents };
-        Ok((contents, properties.comparator))
+        let contents = properties.contents.clone();
+        Ok((TableMeta { file_bytes: file.bytes(), seed: footer.seed, ..contents }, properties))
     }
 
     /// Bytes held, about.
@@ -204,15 +224,26 @@ impl Resident {
         self.properties.index_depth == 2
     }
 
-    /// Offset behind the last data block.
+    /// What a hashed table holds.
+    #[inline]
+    pub(super) fn hashed(&self) -> Option<&HashedParts> {
+        self.hashed.as_ref()
+    }
+
+    /// All records of a hashed table, whatever it holds of them.
+    pub(super) fn all_records(&self) -> Result<Records> {
+        let hashed = self.properties.hashed.as_ref();
+        let place = hashed.and_then(|hashed| hashed.records);
+        let stored = place.map(|place| self.read(place)).transpose()?;
+        let buckets = hashed.map_or(0, |hashed| hashed.buckets as usize);
+        let bytes = stored.as_deref().map_or(&[][..], |stored| stored);
+        Records::decode(bytes, buckets, usize::MAX).map_err(self.malformed(place.unwrap_or_default()))
+    }
+
+    /// Offset behind the last data block, or bucket.
     pub(super) fn data_end(&self) -> u64 {
-        let properties = &self.properties;
-        [properties.tombstones, properties.filter, properties.index, Some(self.footer.properties)]
-            .into_iter()
-            .flatten()
-            .map(|place| place.offset)
-            .min()
-            .unwrap_or(0)
+        let offsets = self.properties.parts().chain([self.footer.properties]).map(|place| place.offset);
+        offsets.min().unwrap_or(0)
     }
 
     /// Where a frame of this table lies, for checking it.
@@ -334,6 +365,10 @@ fn check_same(
             options.comparator.name()
         );
         return Err(Error::Unsupported { path: path.to_path_buf(), why });
+    }
+    if !properties.is_of(options.form) {
+        let why = "its keys stand behind other hashes than the keyspace's: it is of another store, or of another layout";
+        return Err(Error::Unsupported { path: path.to_path_buf(), why: why.into() });
     }
     let found = &properties.contents;
     let same = found.entries == meta.entries

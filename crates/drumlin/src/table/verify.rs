@@ -20,14 +20,17 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::env::{FileSystem, ReadMode};
 use crate::error::{Corruption, Error, Result};
+use crate::filter::Grid;
 use crate::iter::Tombstones;
-use crate::key::{ComparatorRef, KeyHasher, Kind, Lsn, bytewise};
+use crate::key::{ComparatorRef, KeyForm, KeyHasher, Kind, Lsn, bytewise, key_prefix};
 use crate::options::KeyspaceOptions;
 use crate::table::block::{Block, Order};
 use crate::table::footer::FOOTER_BYTES;
 use crate::table::frame;
 use crate::table::handle::known_kind;
+use crate::table::hashed::{Bucket, Columns, Entry, Hashed, HashedParts, Records, spin};
 use crate::table::index::{Fence, Index, Place};
+use crate::table::properties::Properties;
 use crate::table::resident::Resident;
 use crate::table::{TableMeta, TableOptions};
 
@@ -46,6 +49,9 @@ struct Check<'a> {
     /// The last entry, and the entry before while one is being checked.
     last_key: Vec<u8>,
     last_lsn: Lsn,
+    is_behind_an_entry: bool,
+    /// The table's own filter in columns.
+    own: Option<(Columns, Grid)>,
     key: Vec<u8>,
     /// The fence of the block before: everything else lies behind it.
     floor: Option<(Vec<u8>, Lsn)>,
@@ -128,17 +134,19 @@ pub fn verify_alone(
 ) -> TableCheck {
     let file_bytes = fs.open(path, ReadMode::Buffered).map_or(0, |file| file.bytes());
     TableCheck::run(fs, path, file_bytes, on_bytes, |problems, on_bytes| {
-        let (mut meta, order) = Resident::own_account(fs, path)?;
+        let (mut meta, Properties { comparator: order, placed, .. }) = Resident::own_account(fs, path)?;
         let ours = bytewise();
         let Some(comparator) = comparators.iter().chain([&ours]).find(|c| c.name() == order).cloned() else {
             let why = format!("its keys are ordered by {order:?}, which is not among the comparators given");
             return Err(Error::Unsupported { path: path.to_path_buf(), why });
         };
+        let form = placed.map_or(KeyForm::Bare, |(hash, _)| KeyForm::Placed(hasher.placer(hash)));
         let name = path.file_stem().and_then(|stem| stem.to_str()).and_then(|stem| stem.split_once('-'));
         let hash = name.and_then(|(_, hash)| u64::from_str_radix(hash, 16).ok()).unwrap_or_default();
         meta.content_hash = u128::from(hash) << 64;
         let options = KeyspaceOptions { comparator, ..KeyspaceOptions::default() };
-        let options = TableOptions::new(&options, hasher);
+        let hasher = if placed.is_some() { hasher.of_places() } else { hasher };
+        let options = TableOptions { form, hasher, ..TableOptions::new(&options, hasher) };
         check(fs, path, &meta, u128::MAX << 64, &options, problems, on_bytes)
     })
 }
@@ -167,9 +175,18 @@ fn check(
         seen: TableMeta { min_lsn: Lsn::MAX, ..TableMeta::default() },
         last_key: Vec::new(),
         last_lsn: Lsn::MAX,
+        is_behind_an_entry: false,
+        own: None,
         key: Vec::new(),
         floor: None,
     };
+    if let Some(cluster) = &resident.properties.cluster {
+        let rows = cluster.rows(|page| resident.read(cluster.place(page)).map(|body| body.to_vec()));
+        // Of pages that are wrong the check tells by itself.
+        check.own = rows.ok().and_then(|rows| Some((rows.into_iter().next()?, cluster.grid)));
+    }
+    check.buckets()?;
+    check.cluster()?;
     check.data()?;
     check.parts()?;
     check.footer()?;
@@ -201,6 +218,125 @@ impl Check<'_> {
         (self.on_bytes)(place.bytes);
         self.hash.update(&self.stored);
         frame::check(&self.stored, origin)?.to_vec(&mut self.block)
+    }
+
+    /// All buckets of a hashed table.
+    fn buckets(&mut self) -> Result<()> {
+        let resident = self.resident;
+        let Some(hashed) = resident.hashed() else { return Ok(()) };
+        let records = self.kept(resident.all_records())?;
+        for bucket in 0..hashed.shape.buckets() {
+            let place = Hashed::place(bucket);
+            let checked = self.frame(place).and_then(|()| {
+                let body = std::mem::take(&mut self.block);
+                let checked = self.bucket(&body, bucket, hashed, records.as_ref());
+                self.block = body;
+                checked
+            });
+            self.kept(checked)?;
+        }
+        let in_buckets = resident.properties.hashed.as_ref().map_or(0, |hashed| hashed.entries);
+        if self.problems.is_empty() && self.seen.entries != in_buckets {
+            let what = "the entries in buckets are not as many as the properties count";
+            note(self.problems, resident.origin(resident.footer.properties).corruption(what))?;
+        }
+        Ok(())
+    }
+
+    /// The pages of filters in columns.
+    fn cluster(&mut self) -> Result<()> {
+        let resident = self.resident;
+        let Some(cluster) = &resident.properties.cluster else { return Ok(()) };
+        for page in 0..cluster.pages() {
+            self.part(cluster.place(page))?;
+        }
+        Ok(())
+    }
+
+    /// The entries of one bucket: each is where a search for its key ends.
+    fn bucket(
+        &mut self,
+        body: &[u8],
+        bucket: usize,
+        hashed: &HashedParts,
+        records: Option<&Records>,
+    ) -> Result<()> {
+        let (resident, place) = (self.resident, Hashed::place(bucket));
+        let malformed = resident.malformed(place);
+        let wrong = |what: &str| resident.origin(place).corruption(what);
+        let KeyForm::Placed(placer) = self.options.form else { return Err(wrong("buckets of bare keys")) };
+        let read = Bucket::parse(body, &hashed.usual).map_err(&malformed)?;
+        read.validate(|key| placer.place(key)).map_err(&malformed)?;
+        if records.is_some_and(|records| records.of(bucket).copied() != read.left(bucket)) {
+            return Err(wrong("a bucket and the records do not agree on what left it"));
+        }
+        let mut last: Option<Entry<'_>> = None;
+        let mut keys: Vec<&[u8]> = Vec::with_capacity(read.len());
+        for entry in read.entries() {
+            let entry = entry.map_err(&malformed)?;
+            let home = placer.place(entry.key);
+            let mut end = hashed.shape.home(home);
+            if !hashed.shape.spans(home) {
+                return Err(wrong("an entry lies outside of the table's places"));
+            }
+            for _ in 0..hashed.steps {
+                let Some(record) = records.and_then(|records| records.of(end)) else { break };
+                if record.mark.sends(spin(home)) {
+                    end = usize::from(record.destination);
+                } else {
+                    break;
+                }
+            }
+            if records.is_some() && end != bucket {
+                return Err(wrong("an entry is not where a search for it ends"));
+            }
+            match last.replace(entry) {
+                Some(last) if last.key == entry.key && last.lsn <= entry.lsn => {
+                    return Err(wrong("versions of a key are not in order"));
+                }
+                Some(last) if last.key == entry.key => {}
+                _ => keys.push(entry.key),
+            }
+            self.key.clear();
+            self.key.extend_from_slice(&home.to_be_bytes());
+            self.key.extend_from_slice(entry.key);
+            self.see(entry.lsn, entry.kind, entry.value, place)?;
+        }
+        let all = keys.len();
+        keys.sort_unstable();
+        keys.dedup();
+        if keys.len() < all {
+            return Err(wrong("versions of a key do not lie together"));
+        }
+        Ok(())
+    }
+
+    /// Judges the entry of `self.key` by itself, and counts it.
+    fn see(&mut self, lsn: Lsn, kind: u8, value: &[u8], place: Place) -> Result<()> {
+        let (resident, key) = (self.resident, &self.key);
+        let wrong = |what: &str| resident.origin(place).corruption(what);
+        if !self.options.form.fits(key) {
+            return Err(wrong("a key stands behind another hash than its own"));
+        }
+        let denied = self.own.as_ref().is_some_and(|own| !own.0.may_contain(key_prefix(key), own.1));
+        if denied || !resident.may_contain(self.options.hasher.hash(key)) {
+            return Err(wrong("the filter denies a key of the table"));
+        }
+        let kind = known_kind(kind, resident, place)?;
+        let seen = &mut self.seen;
+        let comparator = &*self.options.comparator;
+        if seen.entries == 0 || comparator.compare(key, &seen.smallest).is_lt() {
+            seen.smallest.clone_from(key);
+        }
+        if seen.entries == 0 || comparator.compare(key, &seen.largest).is_gt() {
+            seen.largest.clone_from(key);
+        }
+        seen.entries += 1;
+        seen.deletes += u64::from(kind == Some(Kind::Delete));
+        seen.raw_bytes += (self.options.form.user(key).len() + value.len()) as u64;
+        seen.min_lsn = seen.min_lsn.min(lsn);
+        seen.max_lsn = seen.max_lsn.max(lsn);
+        Ok(())
     }
 
     /// All data blocks, by the index.
@@ -251,6 +387,7 @@ impl Check<'_> {
         if self.kept(checked)?.is_none() {
             // What comes next is judged by where this block was to end.
             (self.last_key, self.last_lsn) = fence.clone();
+            self.is_behind_an_entry = true;
         }
         self.floor = Some(fence);
         Ok(())
@@ -274,7 +411,7 @@ impl Check<'_> {
             let is_behind = |(other, lsn): (&[u8], Lsn)| {
                 order.compare(other, key).then_with(|| entry.lsn.cmp(&lsn)).is_lt()
             };
-            if self.seen.entries != 0 && !is_behind((&self.last_key, self.last_lsn)) {
+            if self.is_behind_an_entry && !is_behind((&self.last_key, self.last_lsn)) {
                 return Err(wrong("entries are not in order"));
             }
             if self.floor.as_ref().is_some_and(|(floor, lsn)| !is_behind((floor, *lsn))) {
@@ -283,21 +420,14 @@ impl Check<'_> {
             if is_behind((&fence_key, fence.lsn)) {
                 return Err(wrong("an entry lies behind its block's fence"));
             }
-            if !resident.may_contain(self.options.hasher.hash(key)) {
-                return Err(wrong("the filter denies a key of the table"));
+            if let Some(hashed) = resident.hashed()
+                && !hashed.is_special(hashed.shape.home(key_prefix(key)))
+            {
+                return Err(wrong("an entry of the sorted part would not be looked for there"));
             }
-            let kind = known_kind(entry.kind, resident, place)?;
-            let seen = &mut self.seen;
-            if seen.entries == 0 {
-                seen.smallest.clone_from(key);
-            }
-            seen.entries += 1;
-            seen.deletes += u64::from(kind == Some(Kind::Delete));
-            seen.raw_bytes += (key.len() + entry.value.len()) as u64;
-            seen.min_lsn = seen.min_lsn.min(entry.lsn);
-            seen.max_lsn = seen.max_lsn.max(entry.lsn);
+            self.see(entry.lsn, entry.kind, entry.value, place)?;
             std::mem::swap(&mut self.last_key, &mut self.key);
-            self.last_lsn = entry.lsn;
+            (self.last_lsn, self.is_behind_an_entry) = (entry.lsn, true);
         }
         Ok(())
     }
@@ -306,7 +436,7 @@ impl Check<'_> {
     fn parts(&mut self) -> Result<()> {
         let resident = self.resident;
         let properties = &resident.properties;
-        for part in [properties.tombstones, properties.filter].into_iter().flatten() {
+        for part in properties.parts().filter(|part| Some(*part) != properties.index) {
             self.part(part)?;
         }
         if let (true, Some(root)) = (resident.has_leaves(), resident.root()) {
@@ -341,7 +471,6 @@ impl Check<'_> {
 
     /// Counts, bounds and the content hash.
     fn compare(mut self, path: &Path, meta: &TableMeta, hash_bits: u128) -> Result<()> {
-        self.seen.largest = std::mem::take(&mut self.last_key);
         let tombstones: &Tombstones = &self.resident.tombstones;
         let contents = &self.resident.properties.contents;
         let comparator = &*self.options.comparator;

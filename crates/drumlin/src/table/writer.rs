@@ -8,8 +8,9 @@
 //! 2. After a failed write nothing more is written: every later call fails too.
 //! 3. No block but one of a single entry exceeds `block_bytes`.
 //!
-//! The file, in order: data blocks | range tombstones | filter | index blocks | index root |
-//! properties | footer. Bytes: docs/formats/table.md. Tests: `table/tests/`.
+//! The file, in order: buckets of a hashed table | data blocks | range tombstones | filter | records of the buckets | their bits |
+//! index blocks | index root | properties | footer. Buckets come first and are known last (`hashed::stage`): of a hashed
+//! table nothing is written before `finish`. Bytes: docs/formats/table.md. Tests: `table/tests/`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,15 +20,19 @@ use xxhash_rust::xxh3::Xxh3;
 use crate::cache::BlockCache;
 use crate::env::WritableFile;
 use crate::error::{Error, Result};
-use crate::filter::FilterBuilder;
+use crate::filter::{FilterBuilder, Grid};
 use crate::iter::Tombstones;
-use crate::key::{KEY_BYTES_MAX, Kind, Lsn, VALUE_BYTES_MAX};
+use crate::key::{KEY_BYTES_MAX, Kind, Lsn, VALUE_BYTES_MAX, key_prefix};
 use crate::pages::{PageVec, Pages, append};
 use crate::table::block::{BlockBuilder, Order};
 use crate::table::footer::{FOOTER_BYTES, Footer};
 use crate::table::frame::{Frame, FrameEncoder};
+use crate::table::hashed::{
+    self, Cluster, Columns, Entry, Hashed, Poured, Record, STAGED_BYTES_MAX, Stage, columns_of,
+};
 use crate::table::index::{IndexBuilder, Place, separator};
-use crate::table::properties::{FILTER_CHECK_KEY, Properties};
+use crate::table::properties::{Properties, placed};
+use crate::table::sample::Sampler;
 use crate::table::warm::Warm;
 use crate::table::{TableId, TableMeta, TableOptions, tombstone_block};
 
@@ -74,6 +79,14 @@ impl Output {
     }
 }
 
+/// True if the filter is written in columns.
+fn is_columned(options: &TableOptions) -> bool {
+    options.grid.is_some()
+        && options.hashed
+        && options.form.placer().is_some()
+        && options.filter_bits_per_key > 0.0
+}
+
 /// Writes one table.
 pub struct TableWriter {
     path: PathBuf,
@@ -81,13 +94,28 @@ pub struct TableWriter {
     bytewise: bool,
     out: Output,
     encoder: FrameEncoder,
+    /// Entries that wait for their buckets, if the table is to be a hashed one.
+    stage: Option<Stage>,
+    /// Where data blocks begin: behind the buckets.
+    data_start: u64,
+    /// What was written of filters in columns.
+    cluster: Option<Cluster>,
     block: BlockBuilder,
     index: IndexBuilder,
     leaves: Vec<IndexBuilder>,
     leaf_bytes: usize,
     filter: Option<FilterBuilder>,
+    /// Places of keys, in order, for filters in columns.
+    places: Vec<u64>,
+    /// Columns of the tables under it.
+    pile: Vec<Columns>,
+    sampler: Option<Sampler>,
     tombstones: Tombstones,
+    /// Of the entry that came last.
+    last_key: Vec<u8>,
     last_lsn: Lsn,
+    /// LSN of the entry that came to a block last.
+    last_pushed: Lsn,
     /// Where the last finished data block ends, until the next key says how short its fence may be.
     fence_due: Option<u64>,
     contents: TableMeta,
@@ -116,14 +144,22 @@ impl TableWriter {
                 hash: Xxh3::new(),
             },
             encoder: FrameEncoder::new(options.compression),
+            stage: (options.hashed && options.form.placer().is_some()).then(Stage::new),
+            data_start: 0,
+            cluster: None,
             block: BlockBuilder::new(bytewise),
             index: IndexBuilder::new(bytewise, 0),
             leaves: Vec::new(),
             leaf_bytes: 0,
-            filter: (options.filter_bits_per_key > 0.0)
+            places: Vec::new(),
+            pile: Vec::new(),
+            filter: (options.filter_bits_per_key > 0.0 && !is_columned(&options))
                 .then(|| FilterBuilder::new(options.filter_bits_per_key)),
+            sampler: options.form.placer().map(|_| Sampler::default()),
             tombstones: Tombstones::EMPTY,
+            last_key: Vec::new(),
             last_lsn: Lsn::MAX,
+            last_pushed: Lsn::MAX,
             fence_due: None,
             contents: TableMeta { id, seed: id.0, min_lsn: Lsn::MAX, ..TableMeta::default() },
             failed: false,
@@ -148,7 +184,29 @@ impl TableWriter {
     /// Bytes that the writer holds in memory, about.
     pub fn memory_bytes(&self) -> usize {
         let filter = self.filter.as_ref().map_or(0, FilterBuilder::heap_bytes);
-        BUFFER_BYTES + self.block.bytes() + self.index.bytes() + self.leaf_bytes + filter
+        let stage = self.stage.as_ref().map_or(0, Stage::memory_bytes) + 8 * self.places.capacity();
+        BUFFER_BYTES + self.block.bytes() + self.index.bytes() + self.leaf_bytes + filter + stage
+    }
+
+    /// Takes the filters of the tables that will lie under this one, by [`pile_columns`](super::pile_columns), for the one that is to
+    /// stand beside them.
+    pub fn set_pile(&mut self, pile: Vec<Columns>) {
+        self.pile = pile;
+    }
+
+    /// The first and the last place so far, if the filter is to stand beside others.
+    pub fn columned_span(&self) -> Option<(Grid, u64, u64)> {
+        Some((self.options.grid?, *self.places.first()?, *self.places.last()?))
+    }
+
+    /// True if what comes may find no bucket: their number has an end.
+    pub fn is_at_its_end(&self) -> bool {
+        self.stage.as_ref().is_some_and(|stage| stage.estimated_bytes() >= STAGED_BYTES_MAX)
+    }
+
+    /// The key that came last.
+    fn last_key(&self) -> &[u8] {
+        if self.stage.is_some() { &self.last_key } else { self.block.last_key() }
     }
 
     /// Appends one version. It must lie behind the last one in internal order; `kind` is
@@ -163,19 +221,21 @@ impl TableWriter {
     /// As `add`, for any kind: a later version may write some that this build only skips.
     pub(super) fn add_kind(&mut self, key: &[u8], lsn: Lsn, kind: u8, value: &[u8]) -> Result<()> {
         self.check_usable()?;
-        if key.len() > KEY_BYTES_MAX || value.len() > VALUE_BYTES_MAX {
+        let key_bytes_max = KEY_BYTES_MAX + self.options.form.place_bytes();
+        if key.len() > key_bytes_max || value.len() > VALUE_BYTES_MAX {
             let what = format!(
-                "a table entry has {} key and {} value bytes, but at most {KEY_BYTES_MAX} and {VALUE_BYTES_MAX} are \
+                "a table entry has {} key and {} value bytes, but at most {key_bytes_max} and {VALUE_BYTES_MAX} are \
                  allowed",
                 key.len(),
                 value.len()
             );
             return Err(Error::invalid(what));
         }
+        debug_assert!(self.options.form.fits(key), "a key in another form than the table's");
         let first = self.contents.entries == 0;
         let ordering = match first {
             true => std::cmp::Ordering::Less,
-            false => Order::of(&*self.options.comparator).compare(self.block.last_key(), key),
+            false => Order::of(&*self.options.comparator).compare(self.last_key(), key),
         };
         if ordering.then_with(|| lsn.cmp(&self.last_lsn)).is_ge() && !first {
             return Err(Error::invalid(format!(
@@ -188,6 +248,43 @@ impl TableWriter {
     }
 
     fn add_checked(&mut self, key: &[u8], lsn: Lsn, kind: u8, value: &[u8], new_key: bool) -> Result<()> {
+        if let Some(stage) = &mut self.stage {
+            let (place, user_key) = hashed::split(key)
+                .map_err(|_| Error::invalid(format!("{key:?} is too short for a key behind its place")))?;
+            stage.add(place, user_key, lsn, kind, value);
+            self.last_key.clear();
+            self.last_key.extend_from_slice(key);
+        } else {
+            self.push(key, lsn, kind, value)?;
+        }
+        if new_key && is_columned(&self.options) {
+            self.places.push(key_prefix(key));
+        }
+        if new_key && (self.filter.is_some() || self.sampler.is_some()) {
+            let hash = self.options.hasher.hash(key);
+            if let Some(filter) = &mut self.filter {
+                filter.add_hash(hash);
+            }
+            if let Some(sampler) = &mut self.sampler {
+                sampler.add(hash, kind == Kind::Delete as u8);
+            }
+        }
+        let contents = &mut self.contents;
+        if contents.entries == 0 {
+            contents.smallest = key.to_vec();
+        }
+        contents.entries += 1;
+        contents.deletes += u64::from(kind == Kind::Delete as u8);
+        contents.min_lsn = contents.min_lsn.min(lsn);
+        contents.max_lsn = contents.max_lsn.max(lsn);
+        contents.raw_bytes += (self.options.form.user(key).len() + value.len()) as u64;
+        self.last_lsn = lsn;
+        Ok(())
+    }
+
+    /// Appends a version to the blocks.
+    #[inline]
+    fn push(&mut self, key: &[u8], lsn: Lsn, kind: u8, value: &[u8]) -> Result<()> {
         if !self.block.is_empty() && self.block.bytes_with(key, lsn, value) > self.options.block_bytes {
             self.finish_block()?;
         }
@@ -198,19 +295,7 @@ impl TableWriter {
         {
             warm.next_is_in_use();
         }
-        if new_key && let Some(filter) = &mut self.filter {
-            filter.add_hash(self.options.hasher.hash(key));
-        }
-        let contents = &mut self.contents;
-        if contents.entries == 0 {
-            contents.smallest = key.to_vec();
-        }
-        contents.entries += 1;
-        contents.deletes += u64::from(kind == Kind::Delete as u8);
-        contents.min_lsn = contents.min_lsn.min(lsn);
-        contents.max_lsn = contents.max_lsn.max(lsn);
-        contents.raw_bytes += (key.len() + value.len()) as u64;
-        self.last_lsn = lsn;
+        self.last_pushed = lsn;
         self.block.add(key, lsn, kind, value);
         if self.block.bytes() >= self.options.block_bytes {
             self.finish_block()?;
@@ -236,7 +321,7 @@ impl TableWriter {
         let Some(end) = self.fence_due.take() else { return };
         let last = self.block.last_key();
         let (fence, lsn) = match next {
-            Some(key) if key == last => (last, self.last_lsn),
+            Some(key) if key == last => (last, self.last_pushed),
             Some(key) if self.bytewise => (separator(last, key), Lsn::ZERO),
             _ => (last, Lsn::ZERO),
         };
@@ -256,7 +341,8 @@ impl TableWriter {
     /// Bytes of the file if it were finished now, about.
     pub fn estimated_bytes(&self) -> u64 {
         let filter = self.filter.as_ref().map_or(0, FilterBuilder::estimated_bytes);
-        self.out.offset + (self.block.bytes() + self.index.bytes() + self.leaf_bytes + filter) as u64
+        let staged = self.stage.as_ref().map_or(0, Stage::estimated_bytes);
+        self.out.offset + staged + (self.block.bytes() + self.index.bytes() + self.leaf_bytes + filter) as u64
     }
 
     /// True if there is nothing to write: no entry and no range tombstone.
@@ -270,6 +356,16 @@ impl TableWriter {
         if self.is_empty() {
             return Err(Error::invalid("a table needs an entry or a range tombstone"));
         }
+        if self.options.form.placer().is_some() && !self.tombstones.is_empty() {
+            return Err(Error::invalid(
+                "a table of keys behind their places has no ranges, so no range tombstones",
+            ));
+        }
+        if self.contents.entries != 0 {
+            self.contents.largest = self.last_key().to_vec();
+        }
+        self.contents.sample = self.sampler.take().map(Sampler::finish).unwrap_or_default();
+        let mut poured = self.stage.take().map(|stage| self.pour(&stage)).transpose()?.flatten();
         if !self.block.is_empty() {
             self.finish_block()?;
         }
@@ -278,6 +374,7 @@ impl TableWriter {
         let mut properties = Properties {
             comparator: self.options.comparator.name().to_owned(),
             block_bytes: self.options.block_bytes as u64,
+            placed: placed(self.options.form),
             ..Properties::default()
         };
         let seed = self.contents.seed;
@@ -292,8 +389,17 @@ impl TableWriter {
             let filter = filter.finish();
             properties.filter =
                 Some(self.out.append_frame(&FrameEncoder::encode_raw(&filter, seed, frame_offset))?);
-            properties.filter_check = self.options.hasher.hash(FILTER_CHECK_KEY);
+            properties.filter_check = self.options.hasher.check_value();
         }
+        if let Some((hashed, records, special)) = &mut poured {
+            let mut part = |bytes: &[u8]| {
+                let frame = FrameEncoder::encode_raw(bytes, seed, self.out.offset);
+                (!bytes.is_empty()).then(|| self.out.append_frame(&frame)).transpose()
+            };
+            (hashed.records, hashed.special) = (part(records)?, part(special)?);
+        }
+        properties.hashed = poured.map(|(hashed, ..)| hashed);
+        properties.cluster = self.cluster.take();
         self.write_index(&mut properties)?;
         properties.contents = self.contents.clone();
         let block = properties.encode();
@@ -308,13 +414,82 @@ impl TableWriter {
         Ok(self.contents)
     }
 
+    /// Writes what was staged: buckets, and to blocks what no bucket takes. What the properties say of the buckets, their records,
+    /// and the bits of those that have something elsewhere; `None` if the table is a sorted one.
+    fn pour(&mut self, stage: &Stage) -> Result<Option<(Hashed, Vec<u8>, Vec<u8>)>> {
+        let mut stored = Vec::new();
+        let mut stored_key = |place: u64, key: &[u8]| {
+            stored.clear();
+            stored.extend_from_slice(&place.to_be_bytes());
+            stored.extend_from_slice(key);
+            std::mem::take(&mut stored)
+        };
+        let Some(poured) = stage.pour(self.contents.min_lsn, self.contents.max_lsn) else {
+            self.write_cluster()?;
+            for (place, Entry { key, lsn, kind, value }) in stage.entries() {
+                self.push(&stored_key(place, key), lsn, kind, value)?;
+            }
+            return Ok(None);
+        };
+        let Poured { shape, usual, balanced, .. } = &poured;
+        let mut left: Vec<Option<&Record>> = vec![None; shape.buckets()];
+        balanced.records.iter().for_each(|record| left[usize::from(record.source)] = Some(record));
+        let mut body = Vec::new();
+        for (bucket, left) in left.into_iter().enumerate() {
+            stage.bucket(&poured, bucket, left, &mut body);
+            let frame = FrameEncoder::encode_raw(&body, self.contents.seed, self.out.offset);
+            self.out.append_frame(&frame)?;
+        }
+        self.write_cluster()?;
+        let mut special = Vec::new();
+        for item in &balanced.left_over {
+            let home = poured.home(stage, *item);
+            special.resize(shape.buckets().div_ceil(8), 0);
+            special[home / 8] |= 1u8 << (home % 8);
+            for (place, Entry { key, lsn, kind, value }) in stage.item(&poured, *item) {
+                self.push(&stored_key(place, key), lsn, kind, value)?;
+            }
+        }
+        let records = balanced.records.iter().flat_map(|record| record.encode()).collect();
+        let hashed = Hashed {
+            buckets: shape.buckets() as u64,
+            entries: poured.entries_in_buckets(),
+            steps: balanced.steps.into(),
+            usual: *usual,
+            records: None,
+            special: None,
+        };
+        Ok(Some((hashed, records, special)))
+    }
+
+    /// Writes the filters in columns, if they are to be; data blocks come behind.
+    fn write_cluster(&mut self) -> Result<()> {
+        let (seed, bits) = (self.contents.seed, self.options.filter_bits_per_key);
+        let places = std::mem::take(&mut self.places);
+        let own = self.options.grid.and_then(|grid| columns_of(self.contents.id, grid, &places, bits));
+        if let (Some(own), Some(grid)) = (own, self.options.grid) {
+            let rows = [own].into_iter().chain(std::mem::take(&mut self.pile)).collect();
+            if let Some((cluster, rows)) = Cluster::new(grid, rows, self.out.offset) {
+                let mut body = Vec::new();
+                for page in 0..cluster.pages() {
+                    cluster.page(page, &rows, &mut body);
+                    self.out.append_frame(&FrameEncoder::encode_raw(&body, seed, self.out.offset))?;
+                }
+                self.cluster = Some(cluster);
+            }
+        }
+        self.data_start = self.out.offset;
+        self.index = IndexBuilder::new(self.bytewise, self.data_start);
+        Ok(())
+    }
+
     /// Writes the index: one block if it is small, else its blocks and their root.
     fn write_index(&mut self, properties: &mut Properties) -> Result<()> {
         let seed = self.contents.seed;
         let mut leaves = std::mem::take(&mut self.leaves);
         leaves.push(std::mem::replace(&mut self.index, IndexBuilder::new(self.bytewise, 0)));
         if self.leaf_bytes <= self.options.index_root_bytes {
-            let mut whole = IndexBuilder::new(self.bytewise, 0);
+            let mut whole = IndexBuilder::new(self.bytewise, self.data_start);
             leaves.iter().for_each(|leaf| whole.append(leaf));
             leaves = vec![whole];
         }
@@ -343,9 +518,6 @@ impl TableWriter {
         let comparator = &*self.options.comparator;
         let contents = &mut self.contents;
         let had_entries = contents.entries != 0;
-        if had_entries {
-            contents.largest = self.block.last_key().to_vec();
-        }
         contents.range_tombstones = self.tombstones.len() as u64;
         let mut first = true;
         for tombstone in self.tombstones.iter() {

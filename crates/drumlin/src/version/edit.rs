@@ -34,7 +34,7 @@ const SESSION_START: u8 = 9;
 const LOG_REACHES: u8 = IGNORABLE | 10;
 
 /// Deepest level a table may be on; more is taken for damage.
-pub const LEVEL_MAX: u32 = 63;
+pub const LEVEL_MAX: u32 = 255;
 
 /// One change.
 #[derive(Clone, Debug, PartialEq)]

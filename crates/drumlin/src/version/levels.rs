@@ -27,7 +27,7 @@ use crossbeam_epoch::Guard;
 use crate::error::Result;
 use crate::iter::{Either, Tombstones};
 use crate::key::{Comparator, ComparatorRef, Kind, Lsn};
-use crate::table::{CursorOptions, TableHandle, TableId, TableMeta, Version};
+use crate::table::{CursorOptions, TableHandle, TableId, TableMeta, Verdicts, Version};
 
 use super::level_cursor::{LevelCursor, PartCursor};
 use super::state::Misfit;
@@ -106,8 +106,10 @@ impl Levels {
     /// tombstone hides; it carries the tombstone's LSN). `None` if no table knows the key. May read files, so the epoch must
     /// not be pinned.
     pub fn get(&self, key: &[u8], hash: u64, at: Lsn) -> Result<Option<Version>> {
+        let mut known = Verdicts::default();
         for table in self.candidates(key) {
-            if let Some(newest) = newer(table.get(key, hash, at)?, table.newest_covering(key, at)?) {
+            let version = table.get(key, hash, at, &mut known)?;
+            if let Some(newest) = newer(version, table.newest_covering(key, at)?) {
                 return Ok(Some(newest));
             }
         }
@@ -123,6 +125,7 @@ impl Levels {
         guard: &Guard,
     ) -> Result<Option<Option<Version>>> {
         let mut candidates = self.candidates(key);
+        let mut known = Verdicts::default();
         loop {
             // Their filters are loaded beside one another.
             let mut next: [Option<&TableHandle>; LOADED_TOGETHER] = [None; LOADED_TOGETHER];
@@ -132,7 +135,9 @@ impl Levels {
             }
             for table in next {
                 let Some(table) = table else { return Ok(Some(None)) };
-                let Some(version) = table.get_cached(key, hash, at, guard)? else { return Ok(None) };
+                let Some(version) = table.get_cached(key, hash, at, &mut known, guard)? else {
+                    return Ok(None);
+                };
                 let Some(covering) = table.newest_covering_cached(key, at, guard) else { return Ok(None) };
                 if let Some(newest) = newer(version, covering) {
                     return Ok(Some(Some(newest)));

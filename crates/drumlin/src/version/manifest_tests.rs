@@ -552,7 +552,7 @@ fn an_edit_that_does_not_fit_is_refused_before_anything_is_written() {
         Change::CreateKeyspace { id: KeyspaceId(900), name: "cities".into(), options: Vec::new() },
         Change::DropKeyspace { id: KeyspaceId(77) },
         Change::AddTable { keyspace: KeyspaceId(77), level: 0, meta: table(50, 9) },
-        Change::AddTable { keyspace, level: 64, meta: table(50, 9) },
+        Change::AddTable { keyspace, level: 256, meta: table(50, 9) },
         Change::AddTable { keyspace, level: 0, meta: table(4, 9) },
         Change::AddTable { keyspace, level: 3, meta: table(4, 9) },
         Change::RemoveTable { keyspace, level: 1, id: TableId(4) },

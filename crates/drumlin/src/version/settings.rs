@@ -15,7 +15,7 @@ use std::path::Path;
 
 use crate::encoding::{FileDecoder, IGNORABLE, put_field, put_numbers};
 use crate::error::{Error, Result};
-use crate::key::{BYTEWISE, ComparatorRef, bytewise};
+use crate::key::{BYTEWISE, ComparatorRef, KeyHash, bytewise};
 use crate::options::{Compression, FilterAllocation, KeyspaceOptions, Layout, Memory};
 
 const MEMORY: u8 = 1;
@@ -54,6 +54,9 @@ pub fn encode_options(options: &KeyspaceOptions) -> Vec<u8> {
         }
         Layout::LazyLeveled { runs, upper_percent } => {
             put_numbers(&mut out, LAYOUT, &[2, runs as u64, u64::from(upper_percent)]);
+        }
+        Layout::Trie { levels, runs, hash } => {
+            put_numbers(&mut out, LAYOUT, &[3, u64::from(levels), runs as u64, hash.number()]);
         }
     }
     put_field(&mut out, COMPARATOR, options.comparator.name().as_bytes());
@@ -98,6 +101,11 @@ pub fn decode_options(bytes: &[u8], comparators: &[ComparatorRef], path: &Path) 
                     0 => Layout::Leveled,
                     1 => Layout::Tiered { runs: field.length()?, merged_percent: small(&mut field)? },
                     2 => Layout::LazyLeveled { runs: field.length()?, upper_percent: small(&mut field)? },
+                    3 => Layout::Trie {
+                        levels: small(&mut field)?,
+                        runs: field.length()?,
+                        hash: key_hash(&mut field)?,
+                    },
                     other => return Err(field.unsupported(format!("layout {other} in keyspace options"))),
                 };
                 options.layout.validate().map_err(|why| field.corrupt(why.to_string()))?;
@@ -150,6 +158,11 @@ pub fn decode_options(bytes: &[u8], comparators: &[ComparatorRef], path: &Path) 
 fn small<N: TryFrom<u64>>(field: &mut FileDecoder<'_>) -> Result<N> {
     let number = field.varint()?;
     N::try_from(number).map_err(|_| field.corrupt(format!("{number} is too large for a keyspace option")))
+}
+
+fn key_hash(field: &mut FileDecoder<'_>) -> Result<KeyHash> {
+    let number = field.varint()?;
+    KeyHash::from_number(number).ok_or_else(|| field.unsupported(format!("key hash {number}")))
 }
 
 fn comparator(name: &str, comparators: &[ComparatorRef]) -> Result<ComparatorRef> {
@@ -207,6 +220,8 @@ mod tests {
             Layout::LAZY_LEVELED,
             Layout::Tiered { runs: 31, merged_percent: 1 },
             Layout::LazyLeveled { runs: 2, upper_percent: 1000 },
+            Layout::TRIE,
+            Layout::Trie { levels: 8, runs: 15, hash: KeyHash::Sha1 },
         ];
         let laid_out = layouts.map(|layout| KeyspaceOptions { layout, ..KeyspaceOptions::default() });
         for options in [options, KeyspaceOptions::default()].into_iter().chain(laid_out) {

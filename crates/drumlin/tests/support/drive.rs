@@ -2,7 +2,7 @@
 //!
 //! Place: called by the tests; the recording goes to `checker`.
 //!
-//! Sixty keys in two keyspaces and four counters in a third, all written by everybody: blind puts, deletes, range
+//! Sixty keys in three keyspaces, one of which has no order, and four counters in a fourth, all written by everybody: blind puts, deletes, range
 //! deletes, updates, compare-and-swaps, counters, batches over the keyspaces; read by gets, multi-gets, scans, and by
 //! snapshots of both kinds that are kept for a while and read in pieces. Every value names its write, and its padding
 //! follows from the name, so that a value made of two is noticed at once.
@@ -10,20 +10,20 @@
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use drumlin::{Cas, Db, Keyspace, KeyspaceOptions, Layout, Memory, Result, Snapshot};
+use drumlin::{Cas, Db, KeyHash, Keyspace, KeyspaceOptions, Layout, Memory, Result, Snapshot};
 
 use super::dice::Dice;
 use super::history::{ABSENT, Class, History, KEYS_MAX, Key, Op, Seen, Ticks, Value};
 
 /// The keys of each keyspace, by number. The last are counters.
-const PARTS: [RangeInclusive<Key>; 3] = [0..=29, 30..=59, 60..=63];
-const COUNTERS: usize = 2;
+const PARTS: [RangeInclusive<Key>; 4] = [0..=23, 24..=47, 48..=59, 60..=63];
+const COUNTERS: usize = 3;
 
 /// A store under test.
 pub struct Target {
     /// The store.
     pub db: Db,
-    keyspaces: [Keyspace; 3],
+    keyspaces: [Keyspace; 4],
     /// Names that each client has used up.
     names_used: AtomicU32,
 }
@@ -62,6 +62,10 @@ impl Target {
                     Memory::Runs { runs: 3, merged_percent: 60 },
                     Layout::Tiered { runs: 2, merged_percent: 100 },
                 ),
+            )?,
+            db.keyspace(
+                "hashed",
+                options(Memory::default(), Layout::Trie { levels: 3, runs: 2, hash: KeyHash::Sip }),
             )?,
             db.keyspace(
                 "counters",
@@ -138,6 +142,7 @@ impl Target {
         let from = all.len();
         all.extend(keys.clone().map(|key| (key, Seen::Exactly(ABSENT))));
         let bounds = name(*keys.start())..=name(*keys.end());
+        let is_ordered = keyspace.options().is_ordered();
         let mut scan = match reader {
             Reader::Snapshot(snapshot) if way == 0 => {
                 for (key, seen) in &mut all[from..] {
@@ -145,7 +150,8 @@ impl Target {
                 }
                 return Ok(());
             }
-            Reader::Snapshot(snapshot) => snapshot.range(keyspace, bounds)?,
+            Reader::Snapshot(snapshot) if is_ordered => snapshot.range(keyspace, bounds)?,
+            Reader::Snapshot(snapshot) => snapshot.iter(keyspace)?,
             Reader::Scan(scan) => *scan,
         };
         let mut last = None;
@@ -154,9 +160,11 @@ impl Target {
             let number = number(&key);
             assert!(keys.contains(&number), "the scan left its bounds: key {number}");
             let in_order = last.is_none_or(|last| if way == 1 { last < number } else { last > number });
-            assert!(in_order, "the scan went from key {last:?} to {number}");
+            assert!(in_order || !is_ordered, "the scan went from key {last:?} to {number}");
             last = Some(number);
-            all[from + usize::from(number - keys.start())].1 = Seen::Exactly(decode(number, Some(&value)));
+            let seen = &mut all[from + usize::from(number - keys.start())].1;
+            assert_eq!(*seen, Seen::Exactly(ABSENT), "the scan gave key {number} twice");
+            *seen = Seen::Exactly(decode(number, Some(&value)));
         }
         Ok(())
     }
@@ -293,7 +301,13 @@ impl Client<'_> {
             930..940 => {
                 let keys = self.span(key);
                 let invoke = self.ticks.next();
-                keyspace.delete_range(name(*keys.start()), name(*keys.end() + 1))?;
+                if keyspace.options().is_ordered() {
+                    keyspace.delete_range(name(*keys.start()), name(*keys.end() + 1))?;
+                } else {
+                    let mut batch = self.target.db.batch();
+                    keys.clone().try_for_each(|key| batch.delete(keyspace, name(key)))?;
+                    batch.commit()?;
+                }
                 self.push(Class::Write, invoke, vec![], keys.map(|k| (k, ABSENT)).collect());
             }
             940..960 => {
@@ -312,7 +326,10 @@ impl Client<'_> {
             960..970 => {
                 let keys = PARTS[part(key)].clone();
                 let invoke = self.ticks.next();
-                let scan = keyspace.range(name(*keys.start())..=name(*keys.end()))?;
+                let scan = match keyspace.options().is_ordered() {
+                    true => keyspace.range(name(*keys.start())..=name(*keys.end()))?,
+                    false => keyspace.iter()?,
+                };
                 let ret = self.ticks.next();
                 let mut reads = Vec::new();
                 let way = 1 + self.rng.below(2);
@@ -405,7 +422,10 @@ impl Client<'_> {
                 }
                 3 => {
                     let keys = self.span(key);
-                    batch.delete_range(keyspace, name(*keys.start()), name(*keys.end() + 1))?;
+                    match keyspace.options().is_ordered() {
+                        true => batch.delete_range(keyspace, name(*keys.start()), name(*keys.end() + 1))?,
+                        false => keys.clone().try_for_each(|key| batch.delete(keyspace, name(key)))?,
+                    }
                     keys.for_each(|key| write(key, ABSENT));
                 }
                 _ => {

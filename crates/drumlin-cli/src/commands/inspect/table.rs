@@ -72,7 +72,20 @@ fn words(report: &TableReport, form: KeyForm) -> String {
         if contents.created_at_ms > 0 {
             line("", utc(contents.created_at_ms));
         }
-        line("order", format!("{}; blocks of {}", report.comparator, bytes(report.full_block_bytes)));
+        let order = if report.is_placed { "by hash" } else { &report.comparator };
+        line("order", format!("{order}; blocks of {}", bytes(report.full_block_bytes)));
+    }
+    if let Some(found) = &report.buckets {
+        line("buckets", format!("{}, filled to {:.1} %", count(found.buckets), 100.0 * found.fill));
+        line(
+            "",
+            format!(
+                "{} in them; {} sent some of theirs away, up to {}",
+                plural(found.entries, "version"),
+                count(found.sources),
+                plural(found.steps, "step")
+            ),
+        );
     }
     if report.blocks > 0 {
         let read = match report.blocks - report.blocks_read {
@@ -201,6 +214,14 @@ fn json(report: &TableReport, form: KeyForm) -> Map<String, Value> {
         "properties": part(&report.properties),
         "contents": report.contents.as_ref().map(|contents| table_object(contents, form)),
         "comparator": report.comparator,
+        "is_placed": report.is_placed,
+        "buckets": report.buckets.as_ref().map(|found| json!({
+            "buckets": found.buckets,
+            "entries": found.entries,
+            "sources": found.sources,
+            "steps": found.steps,
+            "fill": found.fill,
+        })),
         "block_bytes": report.full_block_bytes,
         "index": part(&report.index),
         "index_leaves": report.index_leaves.iter().map(part_json).collect::<Value>(),

@@ -266,6 +266,7 @@ mod tests {
             bottom: true,
             deeper: Arc::default(),
             below: Vec::new(),
+            pile: Box::default(),
             borders: Box::default(),
             cuts: Vec::new(),
             trivial_move: false,

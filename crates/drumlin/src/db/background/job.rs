@@ -93,7 +93,10 @@ impl Store {
     /// Carries a plan out.
     pub(super) fn compact_by(&self, keyspace: &KeyspaceState, plan: &CompactionPlan) -> Result<()> {
         let levels = keyspace.current.load(&epoch::pin()).levels.clone();
-        let context = self.job_context(keyspace, |options| FilterBits::of_merge(&levels, options, plan));
+        let context = self.job_context(keyspace, |options| {
+            let bits = FilterBits::of_merge(&levels, options, plan);
+            bits.with_memory(&levels, options, self.memory.filter_share() as u64)
+        });
         let outcome = self.always_timed(Timed::Compaction, || run_compaction(plan, &context))?;
         self.background.counters.compactions.fetch_add(1, Ordering::Relaxed);
         self.background.counters.read_bytes.fetch_add(outcome.read_bytes, Ordering::Relaxed);

@@ -12,13 +12,14 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::dice::Dice;
 use crate::env::{Env, FileSystem};
 use crate::error::{Error, Result};
+use crate::key::KeyHash;
 use crate::options::{Durability, KeyspaceOptions, Layout, Memory, Options, WriteOptions};
 use crate::sync::Mutex;
 use crate::{Cas, Db, Keyspace};
 
 pub const STORE: &str = "/store";
 /// The last one is dropped and made again now and then.
-pub const KEYSPACES: [&str; 3] = ["a", "b", "c"];
+pub const KEYSPACES: [&str; 4] = ["a", "b", "c", "d"];
 
 pub fn options() -> Options {
     Options {
@@ -50,6 +51,7 @@ fn options_of(name: &str) -> KeyspaceOptions {
             (Memory::Runs { runs: 2, merged_percent: 100 }, Layout::Tiered { runs: 2, merged_percent: 100 })
         }
         "c" => (Memory::Sorted, Layout::LazyLeveled { runs: 2, upper_percent: 50 }),
+        "d" => (usual.memory, Layout::Trie { levels: 3, runs: 2, hash: KeyHash::Sip }),
         _ => (usual.memory, usual.layout),
     };
     KeyspaceOptions { memory, layout, ..usual }
@@ -283,7 +285,7 @@ impl Writer {
             }
             55..58 => {
                 let end = self.key();
-                if key >= end {
+                if key >= end || !options_of(name).is_ordered() {
                     return Ok(());
                 }
                 self.clear(name, &key, &end);
@@ -296,7 +298,7 @@ impl Writer {
             94..97 => self.whole("flush", Db::flush),
             97 => self.whole("compact", Db::compact),
             98 => {
-                let name = KEYSPACES[2];
+                let name = KEYSPACES[3];
                 let keys: Vec<_> = self.model.entry(name).or_default().keys().cloned().collect();
                 keys.iter().for_each(|key| self.set(name, key, None));
                 self.act("drop".into(), true, |writer| writer.db().drop_keyspace(name))?;
@@ -313,12 +315,12 @@ impl Writer {
         let mut batch = self.db().batch();
         let keyspaces: Vec<Keyspace> = KEYSPACES.iter().map(|n| self.keyspace(n)).collect::<Result<_>>()?;
         for _ in 0..1 + self.dice.below(8) {
-            let at = self.dice.below(3) as usize;
+            let at = self.dice.below(4) as usize;
             let (key, value) = (self.key(), self.value());
             match self.dice.below(10) {
                 0 => {
                     let end = self.key();
-                    if key < end {
+                    if key < end && options_of(KEYSPACES[at]).is_ordered() {
                         batch.delete_range(&keyspaces[at], &key, &end)?;
                         self.clear(KEYSPACES[at], &key, &end);
                     }

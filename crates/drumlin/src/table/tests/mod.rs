@@ -1,8 +1,10 @@
 //! Tests of tables as a whole, and what they share: a maker of tables and a model to hold them against.
 
+mod cluster;
 mod damage;
 mod fixture;
 mod handle;
+mod hashed;
 mod inspect;
 mod model;
 
@@ -14,7 +16,7 @@ use crate::dice::Dice;
 use crate::env::{FileSystem, MemFs};
 use crate::error::Result;
 use crate::iter::Tombstones;
-use crate::key::{KeyHasher, Kind, Lsn, bytewise};
+use crate::key::{KeyForm, KeyHash, KeyHasher, Kind, Lsn, bytewise};
 use crate::options::Compression;
 use crate::table::*;
 
@@ -26,13 +28,30 @@ type Row = (Vec<u8>, u64, Kind, Vec<u8>);
 fn options() -> TableOptions {
     TableOptions {
         comparator: bytewise(),
+        form: KeyForm::Bare,
+        hashed: false,
+        records_percent: None,
         hasher: KeyHasher::new(11),
         compression: Compression::Lz4,
         block_bytes: 512,
         filter_bits_per_key: 10.0,
+        grid: None,
         index_root_bytes: TableOptions::INDEX_ROOT_BYTES,
         index_block_bytes: TableOptions::INDEX_BLOCK_BYTES,
     }
+}
+
+/// The same for hashed tables.
+fn hashed_options() -> TableOptions {
+    let form = KeyForm::Placed(KeyHasher::new(11).placer(KeyHash::Sip));
+    TableOptions { form, hashed: true, hasher: KeyHasher::new(11).of_places(), ..options() }
+}
+
+/// Rows with the keys that a table of these options has, in order.
+fn stored(options: &TableOptions, mut rows: Vec<Row>) -> Vec<Row> {
+    rows.iter_mut().for_each(|row| row.0 = options.form.to_stored(&row.0));
+    rows.sort_by(|a, b| options.comparator.compare(&a.0, &b.0).then(b.1.cmp(&a.1)));
+    rows
 }
 
 fn row(key: &str, lsn: u64, value: Option<&str>) -> Row {
@@ -72,8 +91,8 @@ fn open(fs: &Arc<MemFs>, meta: &TableMeta, options: &TableOptions, cache_bytes: 
 
 fn get(table: &TableHandle, key: &[u8], at: u64) -> Result<Option<Version>> {
     let hash = table.options().hasher.hash(key);
-    let known = table.get_cached(key, hash, Lsn(at), &crossbeam_epoch::pin())?;
-    let read = table.get(key, hash, Lsn(at))?;
+    let known = table.get_cached(key, hash, Lsn(at), &mut Verdicts::default(), &crossbeam_epoch::pin())?;
+    let read = table.get(key, hash, Lsn(at), &mut Verdicts::default())?;
     assert!(known.is_none_or(|known| known == read), "what is cached and what is read agree");
     Ok(read)
 }

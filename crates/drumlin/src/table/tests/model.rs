@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use super::*;
+use crate::filter::Grid;
 use crate::iter::{Cursor, RangeTombstone, SEEK_STAGES};
 use crate::key::{Comparator, ComparatorRef};
 
@@ -37,12 +38,20 @@ fn random_options(dice: &mut Dice) -> TableOptions {
     if cfg!(feature = "zstd") {
         compressions.push(Compression::Zstd);
     }
+    let hasher = KeyHasher::new(dice.below(1000));
+    let hash = [KeyHash::Sip, KeyHash::Sha1][dice.below(2) as usize];
+    let form = [KeyForm::Bare, KeyForm::Placed(hasher.placer(hash))][dice.below(2) as usize];
+    let is_odd = form == KeyForm::Bare && dice.below(3) == 0;
     TableOptions {
-        comparator: if dice.below(3) == 0 { odd } else { bytewise() },
-        hasher: KeyHasher::new(dice.below(1000)),
+        comparator: if is_odd { odd } else { bytewise() },
+        form,
+        hashed: dice.below(5) > 0,
+        records_percent: [None, Some(0), Some(20)][dice.below(3) as usize],
+        hasher: if form == KeyForm::Bare { hasher } else { hasher.of_places() },
         compression: compressions[dice.below(compressions.len() as u64) as usize],
         block_bytes: [128, 200, 1024, 4096][dice.below(4) as usize],
         filter_bits_per_key: [0.0, 4.0, 10.0][dice.below(3) as usize],
+        grid: [None, Some(Grid { skip: 0, bits: 5 })][dice.below(2) as usize],
         index_root_bytes: [0, 0, 1000, TableOptions::INDEX_ROOT_BYTES][dice.below(4) as usize],
         index_block_bytes: [64, 400, TableOptions::INDEX_BLOCK_BYTES][dice.below(3) as usize],
     }
@@ -68,7 +77,7 @@ fn random_rows(dice: &mut Dice, options: &TableOptions) -> Vec<Row> {
             rows.push((key.clone(), lsn, kind, value));
         }
     }
-    rows.sort_by(|a, b| options.comparator.compare(&a.0, &b.0).then(b.1.cmp(&a.1)));
+    let mut rows = stored(options, rows);
     rows.dedup_by(|a, b| (&a.0, a.1) == (&b.0, b.1));
     rows
 }

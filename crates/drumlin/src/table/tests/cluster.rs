@@ -1,0 +1,157 @@
+//! Filters in columns, of a table and of those under it: what they say of one another, and what a get reads.
+
+use super::*;
+use crate::env::{Call, Operation};
+use crate::filter::Grid;
+use crate::iter::Cursor;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Keys of a container whose places begin with so many bits in common, and of which all do.
+fn rows(options: &TableOptions, keys: std::ops::Range<u64>, lsn: u64) -> Vec<Row> {
+    let of = |n: u64| (format!("{n:016}").into_bytes(), lsn + n % 7, Kind::Put, n.to_le_bytes().repeat(12));
+    stored(options, keys.map(of).collect())
+}
+
+fn write_over(
+    fs: &Arc<MemFs>,
+    id: u64,
+    options: &TableOptions,
+    rows: &[Row],
+    pile: &[Arc<TableHandle>],
+) -> TableMeta {
+    let path = Path::new(DIR).join(temporary_name(TableId(id)));
+    let file = fs.create(&path).expect("creates");
+    let mut writer = TableWriter::new(file, path.clone(), TableId(id), options.clone());
+    for (key, lsn, kind, value) in rows {
+        writer.add(key, Lsn(*lsn), *kind, value).expect("adds");
+    }
+    let (grid, first, last) = writer.columned_span().expect("it has columns");
+    writer.set_pile(pile_columns(pile, grid, first, last).expect("reads"));
+    let meta = writer.finish().expect("writes");
+    fs.rename(&path, &Path::new(DIR).join(file_name(meta.id, meta.content_hash))).expect("renames");
+    meta
+}
+
+/// A pile of tables of other keys, newest first, each written over those before.
+fn pile(fs: &Arc<MemFs>, options: &TableOptions, tables: u64, keys: u64) -> Vec<Arc<TableHandle>> {
+    let shelf = Shelf::new(fs.clone(), Arc::new(BlockCache::new(0)));
+    let mut pile: Vec<Arc<TableHandle>> = Vec::new();
+    for number in 0..tables {
+        let rows = rows(options, number * keys..(number + 1) * keys, 100 * number + 1);
+        let meta = write_over(fs, number + 1, options, &rows, &pile);
+        pile.insert(0, TableHandle::new(&shelf, PathBuf::from(DIR), meta, options.clone()));
+    }
+    pile
+}
+
+fn columned() -> TableOptions {
+    TableOptions { grid: Some(Grid { skip: 0, bits: 8 }), filter_bits_per_key: 16.0, ..hashed_options() }
+}
+
+/// Asks a pile as levels do.
+fn ask(pile: &[Arc<TableHandle>], key: &[u8]) -> Option<Version> {
+    let mut known = Verdicts::default();
+    let hash = pile[0].options().hasher.hash(key);
+    pile.iter().find_map(|table| table.get(key, hash, Lsn::MAX, &mut known).expect("reads"))
+}
+
+fn counted(fs: &Arc<MemFs>) -> Arc<AtomicU64> {
+    let reads = Arc::new(AtomicU64::new(0));
+    let counted = reads.clone();
+    fs.set_hook(Some(Box::new(move |call: &Call<'_>| {
+        counted.fetch_add(u64::from(call.operation == Operation::Read), Ordering::Relaxed);
+    })));
+    reads
+}
+
+#[test]
+fn a_get_reads_one_page_of_filters_for_a_whole_pile_and_one_bucket() {
+    let (fs, options) = (fs(), columned());
+    let pile = pile(&fs, &options, 8, 8000);
+    for table in &pile {
+        table.verify(&mut |_| ()).sound().expect("sound");
+        table.resident().expect("opens");
+    }
+    let reads = counted(&fs);
+    let keys: Vec<u64> = (0..64_000).step_by(3).collect();
+    for n in &keys {
+        let key = options.form.to_stored(format!("{n:016}").as_bytes());
+        let found = ask(&pile, &key).expect("it is there");
+        assert_eq!(found.value, n.to_le_bytes().repeat(12));
+    }
+    let a_get = reads.load(Ordering::Relaxed) as f64 / keys.len() as f64;
+    println!("{a_get:.4} reads a get over {} tables", pile.len());
+    assert!((2.0..=2.05).contains(&a_get), "{a_get}");
+
+    reads.store(0, Ordering::Relaxed);
+    for n in 1_000_000..1_020_000u64 {
+        assert_eq!(ask(&pile, &options.form.to_stored(format!("{n:016}").as_bytes())), None);
+    }
+    let a_miss = reads.load(Ordering::Relaxed) as f64 / 20_000.0;
+    println!("{a_miss:.4} reads of a key that is nowhere");
+    assert!((1.0..=1.02).contains(&a_miss), "{a_miss}");
+}
+
+#[test]
+fn a_table_that_a_cluster_does_not_name_is_asked_by_its_own() {
+    let (fs, options) = (fs(), columned());
+    let mut pile = pile(&fs, &options, 4, 2000);
+    // One of the older ones was merged with another meanwhile.
+    let merged = rows(&options, 0..4000, 500);
+    let meta = write_over(&fs, 99, &options, &merged, &[]);
+    let shelf = Shelf::new(fs.clone(), Arc::new(BlockCache::new(0)));
+    pile.truncate(2);
+    pile.push(TableHandle::new(&shelf, PathBuf::from(DIR), meta, options.clone()));
+    for n in 0..8000u64 {
+        let found = ask(&pile, &options.form.to_stored(format!("{n:016}").as_bytes())).expect("it is there");
+        assert_eq!(found.value, n.to_le_bytes().repeat(12), "{n}");
+    }
+    // What comes next names it, and no longer those that have gone.
+    let rows = rows(&options, 8000..10_000, 900);
+    let meta = write_over(&fs, 100, &options, &rows, &pile);
+    let top = TableHandle::new(&shelf, PathBuf::from(DIR), meta, options.clone());
+    let named: std::collections::BTreeSet<u64> = {
+        let open = top.resident().expect("opens");
+        let cluster = open.properties.cluster.as_ref().expect("a cluster");
+        cluster.names().map(|row| row.table.0).collect()
+    };
+    assert_eq!(named, [3, 4, 99, 100].into());
+}
+
+/// Runs that are several tables side by side, cut at other places each time.
+#[test]
+fn runs_of_several_tables_are_named_piece_by_piece() {
+    let (fs, options) = (fs(), columned());
+    let shelf = Shelf::new(fs.clone(), Arc::new(BlockCache::new(0)));
+    let mut pile: Vec<Arc<TableHandle>> = Vec::new();
+    let mut dice = Dice(4);
+    let mut id = 0;
+    for run in 0..6u64 {
+        let all = rows(&options, run * 4000..(run + 1) * 4000, 100 * run + 1);
+        let cut = 500 + dice.below(3000) as usize;
+        let mut tables = Vec::new();
+        for part in [&all[..cut], &all[cut..]] {
+            id += 1;
+            let meta = write_over(&fs, id, &options, part, &pile);
+            tables.push(TableHandle::new(&shelf, PathBuf::from(DIR), meta, options.clone()));
+        }
+        pile.splice(0..0, tables);
+    }
+    let covering = |key: &[u8]| -> Vec<Arc<TableHandle>> {
+        pile.iter().filter(|table| table.meta().covers(&*bytewise(), key)).cloned().collect()
+    };
+    let reads = counted(&fs);
+    pile.iter().for_each(|table| drop(table.resident().expect("opens")));
+    reads.store(0, Ordering::Relaxed);
+    for n in 0..24_000u64 {
+        let key = options.form.to_stored(format!("{n:016}").as_bytes());
+        let found = ask(&covering(&key), &key).expect("it is there");
+        assert_eq!(found.value, n.to_le_bytes().repeat(12), "{n}");
+    }
+    let a_get = reads.load(Ordering::Relaxed) as f64 / 24_000.0;
+    println!("{a_get:.4} reads a get");
+    assert!(a_get < 2.1, "{a_get}");
+    let mut cursor = pile[0].cursor(CursorOptions::default());
+    cursor.seek_first().expect("reads");
+    assert!(cursor.valid());
+}
