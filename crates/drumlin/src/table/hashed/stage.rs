@@ -3,7 +3,7 @@
 //! Place: `writer` gives it the entries as they come, and pours it out when the table is finished.
 //!
 //! Nobody can say which bucket an entry is for before the last one has come: so the stage holds the keys and values of one table,
-//! and some 32 bytes an entry.
+//! and some 40 bytes an entry.
 //!
 //! How full buckets get: the writer tries [`FILLS`] from the fullest and takes the first that leaves nothing over; of the last one
 //! it takes what comes. What is left over, and every item of more than a bucket, is for the sorted part of the table.
@@ -29,8 +29,9 @@ pub(in crate::table) const STAGED_BYTES_MAX: u64 = (BUCKETS_MAX as u64 - 64) * C
 struct Staged {
     place: u64,
     lsn: Lsn,
-    /// Where its key begins, and its value behind that.
-    at: u32,
+    /// Where its key begins, and its value behind that. Versions of one key are never parted: a few of the largest values that
+    /// snapshots hold on to come to more than four bytes can tell.
+    at: usize,
     key_bytes: u32,
     value_bytes: u32,
     kind: u8,
@@ -61,7 +62,7 @@ impl Stage {
 
     /// Takes an entry of the user's key at `place`, which lies behind all others.
     pub fn add(&mut self, place: u64, key: &[u8], lsn: Lsn, kind: u8, value: &[u8]) {
-        let (at, key_bytes, value_bytes) = (self.bytes.len() as u32, key.len() as u32, value.len() as u32);
+        let (at, key_bytes, value_bytes) = (self.bytes.len(), key.len() as u32, value.len() as u32);
         append(&mut self.bytes, key);
         append(&mut self.bytes, value);
         self.entries.push(Staged { place, lsn, at, key_bytes, value_bytes, kind });
@@ -88,7 +89,7 @@ impl Stage {
     }
 
     fn entry(&self, staged: &Staged) -> (u64, Entry<'_>) {
-        let (at, key_bytes) = (staged.at as usize, staged.key_bytes as usize);
+        let (at, key_bytes) = (staged.at, staged.key_bytes as usize);
         let (key, value) = self.bytes[at..][..key_bytes + staged.value_bytes as usize].split_at(key_bytes);
         (staged.place, Entry { key, lsn: staged.lsn, kind: staged.kind, value })
     }
