@@ -188,24 +188,13 @@ pub(super) fn pick(policy: &Policy<'_>, tiers: Tiers) -> Option<CompactionPlan> 
         Due::Upper(component) => policy.plan_of(component.inputs, LAST, Reason::Upper(score)),
         Due::Garbage(share, component) => collect(policy, share, component),
     });
-    by_runs.or_else(|| pick_tombstones(policy)).or_else(|| pick_garbage(policy, tiers))
+    by_runs.or_else(|| pick_tombstones(policy))
 }
 
 /// A plan that merges the pile of a container into itself.
 fn collect(policy: &Policy<'_>, share: f64, component: Component) -> Option<CompactionPlan> {
     let oldest = component.inputs.last()?.0 as usize;
     policy.plan_of(component.inputs, oldest, Reason::Garbage(share))
-}
-
-/// A plan for the container with most garbage, when there is nothing else to do.
-fn pick_garbage(policy: &Policy<'_>, tiers: Tiers) -> Option<CompactionPlan> {
-    tiers.trie?;
-    let of_tier = |tier| policy.components(tiers.levels(tier)).into_iter().map(move |found| (tier, found));
-    let all = (1..=tiers.count()).flat_map(of_tier);
-    let with_share = all.map(|(tier, component)| (garbage(policy, tiers, tier, &component), component));
-    let mut much: Vec<_> = with_share.filter(|(share, _)| *share > GARBAGE_IDLE).collect();
-    much.sort_by(|a, b| b.0.total_cmp(&a.0));
-    much.into_iter().find_map(|(share, component)| collect(policy, share, component))
 }
 
 /// The share of a pile that is of no use to anybody; 0 if it cannot be collected: something lies below, or it is one run.
@@ -220,7 +209,7 @@ fn garbage(policy: &Policy<'_>, tiers: Tiers, tier: usize, component: &Component
     Sample::garbage(&samples).unwrap_or(0.0)
 }
 
-/// What is due, each with by how much: from 1 on.
+/// What is due, each with by how much: from 1 on; and below that, what is to be done when nothing is.
 fn due(policy: &Policy<'_>, tiers: Tiers) -> Vec<(f64, Due)> {
     let mut all = Vec::new();
     let level0 = policy.tables(0).len() as f64 / policy.options.level0_trigger() as f64;
@@ -241,10 +230,13 @@ fn due(policy: &Policy<'_>, tiers: Tiers) -> Vec<(f64, Due)> {
         // Containers are merged apart, side by side.
         all.extend(components.filter_map(|(score, component)| {
             let share = garbage(policy, tiers, tier, &component);
-            match share > GARBAGE_MAX {
-                true => Some((score.max(1.0) + share, Due::Garbage(share, component))),
+            if share > GARBAGE_MAX {
+                Some((score.max(1.0) + share, Due::Garbage(share, component)))
+            } else if score >= 1.0 && tier < tiers.count() {
                 // The last tier only grows.
-                false => (score >= 1.0 && tier < tiers.count()).then(|| of_tier((score, component))),
+                Some(of_tier((score, component)))
+            } else {
+                (share > GARBAGE_IDLE).then_some((share, Due::Garbage(share, component)))
             }
         }));
     }
@@ -464,7 +456,7 @@ pub(super) fn debt_bytes(policy: &Policy<'_>, tiers: Tiers) -> u64 {
             bytes_of(component.tables())
         }
     };
-    due(policy, tiers).into_iter().map(bytes).sum()
+    due(policy, tiers).into_iter().filter(|(score, _)| *score >= 1.0).map(bytes).sum()
 }
 
 /// How near a level is to being merged: by its tier's runs; the last run, by what lies above.
