@@ -1,10 +1,9 @@
 //! Filters in columns, of a table and of those under it: what they say of one another, and what a get reads.
 
 use super::*;
-use crate::env::{Call, Operation};
 use crate::filter::Grid;
 use crate::iter::Cursor;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 /// Keys of a container whose places begin with so many bits in common, and of which all do.
 fn rows(options: &TableOptions, keys: std::ops::Range<u64>, lsn: u64) -> Vec<Row> {
@@ -53,15 +52,6 @@ fn ask(pile: &[Arc<TableHandle>], key: &[u8]) -> Option<Version> {
     let mut known = Verdicts::default();
     let hash = pile[0].options().hasher.hash(key);
     pile.iter().find_map(|table| table.get(key, hash, Lsn::MAX, &mut known).expect("reads"))
-}
-
-fn counted(fs: &Arc<MemFs>) -> Arc<AtomicU64> {
-    let reads = Arc::new(AtomicU64::new(0));
-    let counted = reads.clone();
-    fs.set_hook(Some(Box::new(move |call: &Call<'_>| {
-        counted.fetch_add(u64::from(call.operation == Operation::Read), Ordering::Relaxed);
-    })));
-    reads
 }
 
 #[test]

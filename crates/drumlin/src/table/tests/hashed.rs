@@ -1,9 +1,8 @@
 //! Hashed tables at the size that they are made for: how full buckets are, what a get reads, what a walk reads.
 
 use super::*;
-use crate::env::{Call, Operation};
 use crate::iter::Cursor;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 /// As many rows as fill about so many buckets, with values of up to twice the mean less a byte.
 fn rows(options: &TableOptions, buckets: u64, mean: u64, seed: u64) -> Vec<Row> {
@@ -22,16 +21,6 @@ fn rows(options: &TableOptions, buckets: u64, mean: u64, seed: u64) -> Vec<Row> 
 
 fn hashed(table: &Arc<TableHandle>) -> crate::table::hashed::Hashed {
     table.resident().expect("opens").properties.hashed.clone().expect("it has buckets")
-}
-
-/// Counts the reads of a file system.
-fn counted(fs: &Arc<MemFs>) -> Arc<AtomicU64> {
-    let reads = Arc::new(AtomicU64::new(0));
-    let counted = reads.clone();
-    fs.set_hook(Some(Box::new(move |call: &Call<'_>| {
-        counted.fetch_add(u64::from(call.operation == Operation::Read), Ordering::Relaxed);
-    })));
-    reads
 }
 
 #[test]

@@ -10,10 +10,11 @@ mod model;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::cache::BlockCache;
 use crate::dice::Dice;
-use crate::env::{FileSystem, MemFs};
+use crate::env::{Call, FileSystem, MemFs, Operation};
 use crate::error::Result;
 use crate::iter::Tombstones;
 use crate::key::{KeyForm, KeyHash, KeyHasher, Kind, Lsn, bytewise};
@@ -63,6 +64,16 @@ fn fs() -> Arc<MemFs> {
     let fs = MemFs::new();
     fs.create_dir_all(Path::new(DIR)).expect("a directory can be made");
     fs
+}
+
+/// Counts the reads of a file system.
+fn counted(fs: &Arc<MemFs>) -> Arc<AtomicU64> {
+    let reads = Arc::new(AtomicU64::new(0));
+    let counted = reads.clone();
+    fs.set_hook(Some(Box::new(move |call: &Call<'_>| {
+        counted.fetch_add(u64::from(call.operation == Operation::Read), Ordering::Relaxed);
+    })));
+    reads
 }
 
 /// Writes a table and gives it its final name.
