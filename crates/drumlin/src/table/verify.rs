@@ -12,7 +12,7 @@
 //! hash; that entries ascend within their fences and keep the block format's rules; counts and
 //! bounds; that the filter denies no key.
 //!
-//! Memory: one block and the index. Tests: `table/tests/`.
+//! Memory: one block, the index, and the filter. Tests: `table/tests/`.
 
 use std::path::Path;
 
@@ -275,19 +275,14 @@ impl Check<'_> {
         for entry in read.entries() {
             let entry = entry.map_err(&malformed)?;
             let home = placer.place(entry.key);
-            let mut end = hashed.shape.home(home);
             if !hashed.shape.spans(home) {
                 return Err(wrong("an entry lies outside of the table's places"));
             }
-            for _ in 0..hashed.steps {
-                let Some(record) = records.and_then(|records| records.of(end)) else { break };
-                if record.mark.sends(spin(home)) {
-                    end = usize::from(record.destination);
-                } else {
-                    break;
-                }
-            }
-            if records.is_some() && end != bucket {
+            let ends_here = |records: &Records| {
+                let end = records.end_of(hashed.shape.home(home), spin(home), hashed.steps);
+                end.is_ok_and(|(end, _)| end == bucket)
+            };
+            if records.is_some_and(|records| !ends_here(records)) {
                 return Err(wrong("an entry is not where a search for it ends"));
             }
             match last.replace(entry) {

@@ -171,7 +171,7 @@ impl Gather {
             at = usize::from(record.destination);
             steps += 1;
             if steps > parts.steps {
-                break;
+                return Err(source.malformed(bucket));
             }
             if !(self.from..bucket).contains(&at) {
                 let fetched = source.bucket(at, false, |body| self.fetch(body, bucket, parts))?;

@@ -136,16 +136,7 @@ impl HashedParts {
     /// has.
     #[inline]
     pub fn end_of(&self, place: u64) -> Result<(usize, usize), Malformed> {
-        let (mut bucket, mut steps) = (self.shape.home(place), 0);
-        let spin = spin(place);
-        while let Some(record) = self.records.of(bucket).filter(|record| record.mark.sends(spin)) {
-            bucket = usize::from(record.destination);
-            steps += 1;
-            if steps > self.steps {
-                return Err(Malformed);
-            }
-        }
-        Ok((bucket, steps))
+        self.records.end_of(self.shape.home(place), spin(place), self.steps)
     }
 
     pub fn heap_bytes(&self) -> usize {

@@ -122,6 +122,26 @@ impl Records {
         Some(&self.list[at])
     }
 
+    /// Where the records that are held lead an item of this spin from a bucket, and in how many steps; [`Malformed`] if in more
+    /// than `most`, which is what a writer saw.
+    #[inline]
+    pub(in crate::table) fn end_of(
+        &self,
+        mut bucket: usize,
+        spin: u32,
+        most: usize,
+    ) -> Result<(usize, usize), Malformed> {
+        let mut steps = 0;
+        while let Some(record) = self.of(bucket).filter(|record| record.mark.sends(spin)) {
+            bucket = usize::from(record.destination);
+            steps += 1;
+            if steps > most {
+                return Err(Malformed);
+            }
+        }
+        Ok((bucket, steps))
+    }
+
     /// True if a bucket that has no record here has none.
     pub(in crate::table) fn is_whole(&self) -> bool {
         self.is_whole
