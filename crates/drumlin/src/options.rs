@@ -313,7 +313,8 @@ pub enum Layout {
         upper_percent: u16,
     },
     /// For many small items that need no order: keys are stored behind their hash and spread over containers that grow like a
-    /// trie, eight children each (LSM-trie §2). Writes every entry about once a level, and reads one block a get.
+    /// trie, eight children each (LSM-trie §2). Writes every entry about once a level, and reads one block a get. What lies in
+    /// buckets is not compressed, and these are of 4096 bytes, whatever the options say of blocks.
     ///
     /// A keyspace is made with it or without, for good. What needs an order is refused ([`Error::NoOrder`]): ranges, prefixes,
     /// `delete_range`, and other comparators; `iter` gives out all records in no order.

@@ -30,10 +30,10 @@ const CHECK_KEY: &[u8] = b"drumlin place check";
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "kebab-case"))]
 pub enum KeyHash {
-    /// SipHash-1-3 of 128 bits: some 20 ns a short key. The default.
+    /// SipHash-1-3 of 128 bits. The default.
     #[default]
     Sip,
-    /// SHA-1, as in LSM-trie; several times slower.
+    /// SHA-1, as in LSM-trie; slower.
     Sha1,
 }
 
