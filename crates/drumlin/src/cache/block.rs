@@ -7,9 +7,10 @@
 //! 2. A block's memory goes back where it came from when the last reference does: to its chunk, or to the allocator.
 //! 3. `table` and `offset` change only in `identify`, before the block is linked.
 //!
-//! Concurrency: references are counted by `holders`. `referenced` is Relaxed: a hint.
+//! Concurrency: references are counted by `holders`. `referenced` is Relaxed: a hint. `shortcut` changes under the mutex of the
+//! block's shard (`shortcuts`).
 //!
-//! Layout in memory: a head of 32 bytes, aligned to a cache line, and the bytes behind it: a look-up that has compared the
+//! Layout in memory: a head of 40 bytes, aligned to a cache line, and the bytes behind it: a look-up that has compared the
 //! head has the beginning of the block, too.
 //! Tests: below, `cache/tests.rs`.
 #![allow(unsafe_code)]
@@ -18,12 +19,13 @@ use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error};
 use std::marker::PhantomData;
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ops::Deref;
-use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use crossbeam_epoch::Guard;
 
 use super::holders::Holders;
+use super::shortcuts::Shortcut;
 use super::slab;
 
 /// Bytes before those of the block.
@@ -42,8 +44,10 @@ pub(super) struct Head {
     length: usize,
     table: u64,
     offset: u64,
+    /// That which leads here; null if none does.
+    shortcut: AtomicPtr<Shortcut>,
     /// Of `get_mut` and `deref` alone: a short block leaves them unwritten.
-    first: [MaybeUninit<u8>; 32],
+    first: [MaybeUninit<u8>; 24],
 }
 
 impl Head {
@@ -76,6 +80,16 @@ impl Head {
     /// True if it was used since the last call.
     pub(super) fn take_touched(&self) -> bool {
         self.referenced.swap(false, Ordering::Relaxed)
+    }
+
+    /// Leads the shortcut that led here nowhere. Under the mutex of the block's shard, before the block is given up.
+    pub(super) fn cut_off(&self) {
+        let shortcut = self.shortcut.swap(ptr::null_mut(), Ordering::Relaxed);
+        // SAFETY: null, or that of shortcuts which are there: before they go they ask for the mutex and clear this.
+        // Test: shortcuts_that_go_leave_no_way_back.
+        if let Some(shortcut) = unsafe { shortcut.as_ref() } {
+            shortcut.cut();
+        }
     }
 
     /// True if it lies in a chunk of a slab.
@@ -153,6 +167,7 @@ impl SharedBlock {
             (&raw mut (*head.as_ptr()).length).write(length);
             (&raw mut (*head.as_ptr()).table).write(u64::MAX);
             (&raw mut (*head.as_ptr()).offset).write(u64::MAX);
+            (&raw mut (*head.as_ptr()).shortcut).write(AtomicPtr::default());
         }
         SharedBlock(head)
     }
@@ -236,6 +251,15 @@ impl BlockRef<'_> {
         BlockRef(ManuallyDrop::new(unsafe { SharedBlock::from_raw(head) }), PhantomData)
     }
 
+    /// Leads `shortcut` here, unless another does. Under the mutex of the block's shard, which has the block in a bucket.
+    pub(super) fn connect(&self, shortcut: &Shortcut) {
+        let back = &self.head().shortcut;
+        if back.load(Ordering::Relaxed).is_null() && shortcut.end().is_null() {
+            back.store(ptr::from_ref(shortcut).cast_mut(), Ordering::Relaxed);
+            shortcut.connect(self.0.0.as_ptr());
+        }
+    }
+
     /// Where it lies.
     pub(super) fn address(&self) -> usize {
         self.0.0.addr().get()
@@ -315,7 +339,7 @@ mod tests {
 
     #[test]
     fn a_block_keeps_its_bytes_until_the_last_reference_goes() {
-        for length in [0, 1, 31, 32, 33, 4096, if cfg!(miri) { 5000 } else { 200_000 }] {
+        for length in [0, 1, 23, 24, 25, 31, 32, 33, 4096, if cfg!(miri) { 5000 } else { 200_000 }] {
             let bytes: Vec<u8> = (0..length).map(|n| (n * 31 + length) as u8).collect();
             let mut block = SharedBlock::copy_of(&bytes);
             let other = block.clone();

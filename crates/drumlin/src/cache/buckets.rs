@@ -8,6 +8,7 @@
 //! 3. Slots and the array change only under the shard's mutex.
 //! 4. No destructor of anybody else runs under the mutex: garbage is handed over after it was given back.
 //! 5. No block is linked whose chunk is out by then (`slab`).
+//! 6. A shortcut leads to a linked block only: cut off before it is given up (`shortcuts`).
 //!
 //! Concurrency: see `cache/mod.rs`. A reader may still walk an array that was replaced: its pointers lead to blocks whose
 //! slot's reference is given up, at the earliest, after that reader's epoch, since a block is retired after the array was
@@ -23,6 +24,7 @@ use crossbeam_epoch::{Atomic, Guard, Owned, Shared, unprotected};
 use super::Stage;
 use super::accounts::Accounts;
 use super::block::{BlockRef, Head, SharedBlock};
+use super::shortcuts::Shortcut;
 use crate::sync::{Mutex, MutexGuard, prefetch};
 
 /// Blocks in a bucket: one cache line of pointers.
@@ -166,6 +168,25 @@ impl Shard {
         removed
     }
 
+    /// Leads `shortcut` to the block of (table, offset), if it is still there and nobody holds the mutex.
+    pub(super) fn connect(&self, shortcut: &Shortcut, hash: u64, table: u64, offset: u64, guard: &Guard) {
+        if let Some(_held) = self.state.try_lock()
+            && let Some(block) = self.find(hash, table, offset, guard)
+        {
+            block.connect(shortcut);
+        }
+    }
+
+    /// Leads `shortcut`, which led to a block of this shard, nowhere.
+    pub(super) fn disconnect(&self, shortcut: &Shortcut, _guard: &Guard) {
+        let _held = self.state.lock();
+        // SAFETY: under the mutex it leads to a linked block or, by now, nowhere; and whoever asks is pinned.
+        // Test: shortcuts_that_go_leave_no_way_back.
+        if let Some(head) = unsafe { shortcut.end().as_ref() } {
+            head.cut_off();
+        }
+    }
+
     /// Unlinks the block of (table, offset); the bytes freed.
     pub(super) fn remove(&self, hash: u64, table: u64, offset: u64, guard: &Guard) -> usize {
         let mut state = self.state.lock();
@@ -247,7 +268,9 @@ impl Shard {
         let entry = slot.swap(Shared::null(), Ordering::AcqRel, guard);
         // SAFETY: the entry was in the slot, and only the holder of the mutex removes entries.
         // Test: readers_race_writers_and_see_only_their_own_blocks.
-        let Some(charge) = (unsafe { entry.as_ref() }).map(Head::charge) else { return 0 };
+        let Some(head) = (unsafe { entry.as_ref() }) else { return 0 };
+        head.cut_off();
+        let charge = head.charge();
         self.accounts.garbage.add(charge);
         let accounts = Arc::clone(&self.accounts);
         // SAFETY: as above; no reader that pins from now on reaches it, since it was in one slot of the current array, and

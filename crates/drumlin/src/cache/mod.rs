@@ -7,8 +7,8 @@
 //! 1. A returned block is the one inserted under that (table, offset).
 //! 2. `bytes()` counts every linked block with its overhead and stays at or below `capacity()`, but for
 //!    at most one block per thread that is inside `insert`.
-//! 3. A hit writes nothing shared unless the block's reference bit is clear (its counter is the
-//!    thread's own stripe).
+//! 3. A hit writes nothing shared unless the block's reference bit is clear, or no shortcut leads to it that could (its
+//!    counter is the thread's own stripe).
 //! 4. Evicted blocks that readers may still hold take little more than an eighth of the capacity: beyond that nothing new
 //!    is kept until some are freed.
 //! 5. A miss may be spurious (a block being moved); a hit is never wrong.
@@ -22,7 +22,7 @@
 //! pinned, under `aside`: that may run anybody's destructor.
 //!
 //! Layout in memory: a shard is an array of buckets, one cache line of eight pointers each; the pointers' low six bits
-//! hold a part of the hash. What they point to is a block: a head of 32 bytes, then the block's own (`block`). So a
+//! hold a part of the hash. What they point to is a block: a head of 40 bytes, then the block's own (`block`). So a
 //! look-up reads the line of a bucket, and one that has both the name to compare and the block's beginning.
 //! The array doubles when three of eight slots are full. A new block's reference bit is clear, unless it takes the
 //! place of blocks in use: a block read once by a scan goes before a block that was asked for twice.
@@ -30,7 +30,8 @@
 //! small cache's blocks, and those too large for a run, lie where they were read. Slabs are chosen by hash; where one has
 //! no run for a block, the block is not kept, and some others are evicted for the next.
 //!
-//! Whoever knows early what it will look up has it loaded a stage at a time ([`BlockCache::prefetch`]).
+//! Whoever knows early what it will look up has it loaded a stage at a time ([`BlockCache::prefetch`]); whoever knows a block by
+//! its number has a shortcut to it ([`Shortcuts`]).
 //!
 //! Origin: CLOCK, and the observation of MemC3 and others that look-ups should not reorder a list.
 //!
@@ -43,6 +44,7 @@ mod counters;
 mod holders;
 #[cfg(all(test, loom))]
 mod loom_tests;
+mod shortcuts;
 mod slab;
 mod units;
 
@@ -56,6 +58,7 @@ use accounts::Accounts;
 pub use block::{BlockRef, SharedBlock};
 use buckets::Shard;
 use counters::Counters;
+pub use shortcuts::Shortcuts;
 use slab::{CHUNK_BYTES, RUN_BYTES_MAX, Slab};
 
 /// Shards, at most.

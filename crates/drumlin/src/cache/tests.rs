@@ -1,7 +1,7 @@
 //! The block cache against its invariants.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::*;
 
@@ -164,6 +164,113 @@ fn a_found_block_stays_valid_while_pinned() {
     }
     assert!(is_right(&found, 1, 1));
     assert!(cache.get(1, 1, &guard).is_none());
+}
+
+/// Offsets of the blocks of a table with shortcuts, by their numbers.
+const BLOCK_BYTES: u64 = 4096;
+
+fn is_connected(shortcuts: &Shortcuts, table: u64, number: usize) -> bool {
+    shortcuts.get(number, &crossbeam_epoch::pin()).is_some_and(|found| {
+        assert!(is_right(&found, table, number as u64 * BLOCK_BYTES));
+        true
+    })
+}
+
+fn connect(shortcuts: &Shortcuts, number: usize) -> bool {
+    shortcuts.find(number, number as u64 * BLOCK_BYTES, &crossbeam_epoch::pin()).is_some()
+}
+
+#[test]
+fn a_shortcut_leads_to_its_block_as_long_as_that_is_kept() {
+    let cache = Arc::new(BlockCache::new(1 << 20));
+    let shortcuts = Shortcuts::new(Arc::clone(&cache), 1, 10);
+    let insert = |number| drop(cache.insert(1, number * BLOCK_BYTES, block(1, number * BLOCK_BYTES, 3000)));
+    assert!(!connect(&shortcuts, 3), "it is not there");
+    (0..12).for_each(insert);
+    assert!((0..12).all(|number| !is_connected(&shortcuts, 1, number)), "nobody looked yet");
+    assert!((0..12).all(|number| connect(&shortcuts, number)));
+    assert_eq!((cache.hits(), cache.misses()), (12, 1));
+    assert!((0..12).all(|number| is_connected(&shortcuts, 1, number) == (number < 10)), "two are beyond");
+    assert_eq!(cache.hits(), 22, "who follows one is counted");
+    let guard = crossbeam_epoch::pin();
+    assert!((0..10).all(|number| cache.glance(1, number * BLOCK_BYTES, &guard).expect("there").is_used()));
+    cache.evict_block(1, 3 * BLOCK_BYTES);
+    assert!((0..10).all(|number| is_connected(&shortcuts, 1, number) == (number != 3)));
+    insert(3);
+    assert!(!is_connected(&shortcuts, 1, 3) && connect(&shortcuts, 3) && is_connected(&shortcuts, 1, 3));
+    cache.set_capacity(4000);
+    assert_eq!((0..10).filter(|&number| is_connected(&shortcuts, 1, number)).count(), 1);
+    cache.evict_table(1);
+    assert!((0..10).all(|number| !is_connected(&shortcuts, 1, number)));
+}
+
+#[test]
+fn shortcuts_that_go_leave_no_way_back() {
+    let cache = Arc::new(BlockCache::new(1 << 20));
+    let [first, second] = [(); 2].map(|()| Shortcuts::new(Arc::clone(&cache), 1, 10));
+    (0..10)
+        .for_each(|number| drop(cache.insert(1, number * BLOCK_BYTES, block(1, number * BLOCK_BYTES, 3000))));
+    assert!((0..10).all(|number| connect(&first, number) && connect(&second, number)));
+    assert!((0..10).all(|number| is_connected(&first, 1, number) && !is_connected(&second, 1, number)));
+    drop(first);
+    assert!((0..10).all(|number| connect(&second, number) && is_connected(&second, 1, number)));
+    let weak = Arc::downgrade(&cache);
+    drop((second, cache));
+    assert!(weak.upgrade().is_none());
+}
+
+#[test]
+fn shortcuts_race_evictions_and_lead_to_their_own_blocks() {
+    const BLOCKS: u64 = 300;
+    for capacity in [300_000, LARGE] {
+        let cache = Arc::new(BlockCache::new(capacity));
+        let all: Vec<Mutex<Arc<Shortcuts>>> = (0..4)
+            .map(|table| Mutex::new(Arc::new(Shortcuts::new(Arc::clone(&cache), table, BLOCKS as usize))))
+            .collect();
+        let (stop, followed) = (AtomicBool::new(false), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            for reader in 0..2u64 {
+                let (all, stop, followed) = (&all, &stop, &followed);
+                scope.spawn(move || {
+                    let mut dice = crate::dice::Dice(reader);
+                    while !stop.load(Ordering::Relaxed) {
+                        let (table, number) = (dice.below(4), dice.below(BLOCKS) as usize);
+                        let shortcuts = Arc::clone(&all[table as usize].lock());
+                        if is_connected(&shortcuts, table, number) {
+                            followed.fetch_add(1, Ordering::Relaxed);
+                        } else {
+                            connect(&shortcuts, number);
+                        }
+                    }
+                });
+            }
+            let (rounds, mut dice) = (if cfg!(miri) { 300 } else { 30_000u64 }, crate::dice::Dice(7));
+            for n in 0..rounds {
+                let (table, offset) = (n % 4, dice.below(BLOCKS) * BLOCK_BYTES);
+                cache.insert(table, offset, block(table, offset, 900 + dice.below(3000) as usize));
+                if n % 100 == 99 {
+                    cache.evict_block(table, dice.below(BLOCKS) * BLOCK_BYTES);
+                }
+                if n % 1000 == 999 {
+                    cache.evict_table(dice.below(4));
+                    cache.set_capacity(capacity / 8 * (1 + dice.below(8) as usize));
+                }
+                if n % 300 == 299 {
+                    let table = dice.below(4);
+                    let next = Shortcuts::new(Arc::clone(&cache), table, BLOCKS as usize);
+                    *all[table as usize].lock() = Arc::new(next);
+                }
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        assert!(followed.into_inner() > 0);
+        (0..4).for_each(|table| cache.evict_table(table));
+        for (table, shortcuts) in all.into_iter().enumerate() {
+            let shortcuts = Arc::clone(&shortcuts.lock());
+            assert!((0..BLOCKS as usize).all(|number| !is_connected(&shortcuts, table as u64, number)));
+        }
+        assert_eq!(cache.bytes(), 0);
+    }
 }
 
 #[test]

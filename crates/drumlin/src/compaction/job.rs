@@ -21,7 +21,7 @@ use crate::iter::{Either, Merge, Tombstones};
 use crate::layout::CompactionPlan;
 use crate::sync::Mutex;
 use crate::table::{CursorOptions, TableHandle, TableId, TableMeta};
-use crate::version::{LevelCursor, PartCursor};
+use crate::version::{Level, LevelCursor, PartCursor};
 
 /// Bytes that each cursor reads ahead, at most.
 const READAHEAD_BYTES: usize = 256 << 10;
@@ -208,7 +208,8 @@ impl Job {
                 if tables.is_empty() {
                     continue;
                 }
-                children.push(Either::Right(LevelCursor::new(comparator.clone(), tables, options)));
+                let level = Level::by_key(&**comparator, tables);
+                children.push(Either::Right(LevelCursor::new(comparator.clone(), level, options)));
             }
         }
         Merge::new(comparator.clone(), children)

@@ -16,6 +16,7 @@ pub(crate) use form::{KeyBuffer, KeyForm, PLACE_BYTES, Placer, STORED_KEY_BYTES_
 pub use hash::KeyHasher;
 
 use std::fmt;
+use std::ops::Range;
 
 /// Longest user key, in bytes; what is stored of it may have a few more (`form`).
 pub const KEY_BYTES_MAX: usize = 64 * 1024;
@@ -105,6 +106,31 @@ pub fn key_prefix(key: &[u8]) -> u64 {
             u64::from_be_bytes(bytes)
         }
     }
+}
+
+/// Of the prefixes of ascending keys, as little-endian bytes: those that are `target`; if none is, the empty range where they
+/// would be. O(log n), without a branch that a processor cannot foretell.
+#[inline]
+pub(crate) fn equal_heads(heads: &[[u8; 8]], target: u64) -> Range<usize> {
+    let low = first_head(heads, target);
+    if heads.get(low).is_none_or(|head| u64::from_le_bytes(*head) != target) {
+        return low..low;
+    }
+    let behind = target.checked_add(1).map_or(heads.len(), |above| low + first_head(&heads[low..], above));
+    low..behind
+}
+
+/// The first position whose head is at least `target`.
+#[inline]
+fn first_head(heads: &[[u8; 8]], target: u64) -> usize {
+    let mut base = 0;
+    let mut size = heads.len();
+    while size > 1 {
+        let half = size / 2;
+        base = if u64::from_le_bytes(heads[base + half - 1]) < target { base + half } else { base };
+        size -= half;
+    }
+    base + usize::from(heads.get(base).is_some_and(|head| u64::from_le_bytes(*head) < target))
 }
 
 /// Where a key lies that does not begin as others do, in the order of bytes.

@@ -248,7 +248,7 @@ impl<H: Deref<Target = TableHandle> + Send + Clone> TableCursor<H> {
             return Ok(());
         }
         self.leaf = None;
-        let place = root.place(n).map_err(resident.malformed(root_place(resident)))?;
+        let place = root.place(n).map_err(resident.malformed_root())?;
         self.leaf = Some(match self.options.fill_cache {
             true => self.table.leaf(resident, place)?,
             false => match self.table.glance(place) {
@@ -266,7 +266,7 @@ impl<H: Deref<Target = TableHandle> + Send + Clone> TableCursor<H> {
         resident: &Resident,
         body: impl FnOnce(Index<'_>) -> Result<R, Malformed>,
     ) -> Result<R> {
-        self.index(resident).and_then(body).map_err(resident.malformed(root_place(resident)))
+        self.index(resident).and_then(body).map_err(resident.malformed_root())
     }
 
     /// The current index.
@@ -489,7 +489,7 @@ impl<H: Deref<Target = TableHandle> + Send + Clone> TableCursor<H> {
             return self.seek_hashed(&resident, hashed, key, lsn);
         }
         let Some(root) = resident.root() else { return Ok(()) };
-        let mut child = root.find(order, key, lsn).map_err(resident.malformed(root_place(&resident)))?;
+        let mut child = root.find(order, key, lsn).map_err(resident.malformed_root())?;
         if child == root.len() {
             return Ok(());
         }
@@ -566,10 +566,6 @@ impl<H: Deref<Target = TableHandle> + Send + Clone> Source for Buckets<'_, H> {
     fn malformed(&self, bucket: usize) -> crate::error::Error {
         self.resident.malformed(Hashed::place(bucket))(Malformed)
     }
-}
-
-fn root_place(resident: &Resident) -> Place {
-    resident.properties.index.unwrap_or_default()
 }
 
 impl<H: Deref<Target = TableHandle> + Send + Clone> Cursor for TableCursor<H> {

@@ -5,8 +5,8 @@
 //!
 //! Invariants:
 //! 1. `new` does no I/O. The first read opens the file; a failed opening is tried again next time.
-//! 2. A get whose blocks are cached takes no lock, allocates nothing but the value, and writes nothing shared but reference
-//!    bits that are clear and the thread's counters.
+//! 2. A get whose blocks are cached waits for no lock, allocates nothing but the value, and writes nothing shared but reference
+//!    bits that are clear, shortcuts that are not connected, and the thread's counters.
 //! 3. No file is read while the epoch is pinned by this module, nor by those who call it: what a device may hold up would
 //!    keep everything that is replaced meanwhile in memory.
 //! 4. An obsolete table, and its file, go where the graveyard is swept, after its last reader has gone. See `graveyard`.
@@ -21,7 +21,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use crossbeam_epoch::Guard;
 
-use crate::cache::{SharedBlock, Stage};
+use crate::cache::{BlockRef, SharedBlock, Stage};
 use crate::encoding::Malformed;
 use crate::error::{Error, Result};
 use crate::filter::Grid;
@@ -57,6 +57,62 @@ pub struct TableHandle {
 enum Role {
     Leaf,
     Data,
+}
+
+/// Where a search has its blocks from.
+trait Blocks {
+    type Block: Deref<Target = [u8]>;
+
+    /// The block at `place`; `None` if it is not in memory.
+    fn at(&self, place: Place, role: Role) -> Result<Option<Self::Block>>;
+
+    /// The same of a child of a root without leaves.
+    fn child(&self, root: &Index<'_>, child: usize) -> Result<Option<Self::Block>>;
+}
+
+/// From the cache alone.
+struct Cached<'a, 'g> {
+    table: &'a TableHandle,
+    resident: &'a Resident,
+    guard: &'g Guard,
+}
+
+impl<'g> Blocks for Cached<'_, 'g> {
+    type Block = BlockRef<'g>;
+
+    #[inline]
+    fn at(&self, place: Place, _: Role) -> Result<Option<BlockRef<'g>>> {
+        Ok(self.table.shelf.cache.get(self.table.meta.id.0, place.offset, self.guard))
+    }
+
+    #[inline]
+    fn child(&self, root: &Index<'_>, child: usize) -> Result<Option<BlockRef<'g>>> {
+        let Some(shortcuts) = self.resident.shortcuts() else {
+            return self.at(self.resident.child(root, child)?, Role::Data);
+        };
+        if let Some(found) = shortcuts.get(child, self.guard) {
+            return Ok(Some(found));
+        }
+        Ok(shortcuts.find(child, self.resident.child(root, child)?.offset, self.guard))
+    }
+}
+
+/// From the cache or the file: none is missing.
+struct Fetched<'a> {
+    table: &'a TableHandle,
+    resident: &'a Resident,
+}
+
+impl Blocks for Fetched<'_> {
+    type Block = SharedBlock;
+
+    fn at(&self, place: Place, role: Role) -> Result<Option<SharedBlock>> {
+        self.table.fetch(self.resident, place, role).map(Some)
+    }
+
+    fn child(&self, root: &Index<'_>, child: usize) -> Result<Option<SharedBlock>> {
+        self.at(self.resident.child(root, child)?, Role::Data)
+    }
 }
 
 /// What a search came to.
@@ -118,7 +174,7 @@ impl TableHandle {
         }
         let Some(resident) = self.resident.load(guard) else { return Ok(None) };
         self.mark_used();
-        let cached = |place: Place, _| Ok(self.shelf.cache.get(self.meta.id.0, place.offset, guard));
+        let cached = Cached { table: self, resident, guard };
         Ok(match self.search(resident, key, hash, at, known, cached)? {
             Search::Found(version) => Some(Some(version)),
             Search::Absent => Some(None),
@@ -141,8 +197,8 @@ impl TableHandle {
             return Ok(None);
         }
         let resident = self.resident()?;
-        let fetch = |place, role| self.fetch(&resident, place, role).map(Some);
-        match self.search(&resident, key, hash, at, known, fetch)? {
+        let fetched = Fetched { table: self, resident: &resident };
+        match self.search(&resident, key, hash, at, known, fetched)? {
             Search::Found(version) => Ok(Some(version)),
             Search::Absent | Search::Miss => Ok(None),
             Search::Skip => self.get_behind_unknown(key, at),
@@ -155,13 +211,13 @@ impl TableHandle {
 
     /// Whether the table may have the key by its cluster of filters; `None` if a block is not in memory.
     #[cold]
-    fn ask<B: Deref<Target = [u8]>>(
+    fn ask(
         &self,
         resident: &Resident,
         cluster: &Cluster,
         key: &[u8],
         known: &mut Verdicts,
-        fetch: &impl Fn(Place, Role) -> Result<Option<B>>,
+        blocks: &impl Blocks,
     ) -> Result<Option<bool>> {
         if let Some(told) = known.of(self.meta.id) {
             return Ok(Some(told));
@@ -170,7 +226,7 @@ impl TableHandle {
         let Some(page) = cluster.page_of(place) else { return Ok(Some(false)) };
         let at = cluster.place(page);
         took(Way::Page);
-        let Some(body) = fetch(at, Role::Data)? else { return Ok(None) };
+        let Some(body) = blocks.at(at, Role::Data)? else { return Ok(None) };
         cluster.ask(page, &body, place, known).map_err(resident.malformed(at))?;
         Ok(Some(known.of(self.meta.id).unwrap_or(true)))
     }
@@ -188,13 +244,13 @@ impl TableHandle {
 
     /// The same of a hashed table: `key` is looked for where records lead from its home, then in the sorted part.
     #[cold]
-    fn search_hashed<B: Deref<Target = [u8]>>(
+    fn search_hashed(
         &self,
         resident: &Resident,
         hashed: &HashedParts,
         key: &[u8],
         newest: Lsn,
-        fetch: impl Fn(Place, Role) -> Result<Option<B>>,
+        blocks: impl Blocks,
     ) -> Result<Search> {
         let Ok((place, user_key)) = hashed::split(key) else { return Ok(Search::Absent) };
         if !hashed.shape.spans(place) {
@@ -208,7 +264,7 @@ impl TableHandle {
         }
         loop {
             let at = Hashed::place(bucket);
-            let Some(body) = fetch(at, Role::Data)? else { return Ok(Search::Miss) };
+            let Some(body) = blocks.at(at, Role::Data)? else { return Ok(Search::Miss) };
             let malformed = resident.malformed(at);
             let read = Bucket::parse(&body, &hashed.usual).map_err(&malformed)?;
             if let Some(record) = read.left(bucket).filter(|record| record.mark.sends(spin(place))) {
@@ -230,24 +286,24 @@ impl TableHandle {
             return Ok(Search::Absent);
         }
         took(Way::Special);
-        self.search_sorted(resident, key, newest, fetch)
+        self.search_sorted(resident, key, newest, blocks)
     }
 
     #[inline]
-    fn search<B: Deref<Target = [u8]>>(
+    fn search(
         &self,
         resident: &Resident,
         key: &[u8],
         hash: u64,
         at: Lsn,
         known: &mut Verdicts,
-        fetch: impl Fn(Place, Role) -> Result<Option<B>>,
+        blocks: impl Blocks,
     ) -> Result<Search> {
         if !resident.may_contain(hash) {
             return Ok(Search::Absent);
         }
         if let Some(cluster) = &resident.properties.cluster {
-            match self.ask(resident, cluster, key, known, &fetch)? {
+            match self.ask(resident, cluster, key, known, &blocks)? {
                 None => return Ok(Search::Miss),
                 Some(false) => return Ok(Search::Absent),
                 Some(true) => {}
@@ -258,37 +314,61 @@ impl TableHandle {
         let Some(newest) = at.0.checked_sub(1).map(Lsn) else { return Ok(Search::Absent) };
         let newest = if self.meta.global_version.is_some() { Lsn::MAX } else { newest };
         match resident.hashed() {
-            None => self.search_sorted(resident, key, newest, fetch),
-            Some(hashed) => self.search_hashed(resident, hashed, key, newest, fetch),
+            None => self.search_sorted(resident, key, newest, blocks),
+            Some(hashed) => self.search_hashed(resident, hashed, key, newest, blocks),
         }
     }
 
     /// The same of a sorted table, or of the sorted part of a hashed one: the newest version of `key` not newer than `newest`.
     #[inline(always)]
-    fn search_sorted<B: Deref<Target = [u8]>>(
+    fn search_sorted(
         &self,
         resident: &Resident,
         key: &[u8],
         newest: Lsn,
-        fetch: impl Fn(Place, Role) -> Result<Option<B>>,
+        blocks: impl Blocks,
     ) -> Result<Search> {
         let order = Order::of(&*self.options.comparator);
         let Some(root) = resident.root() else { return Ok(Search::Absent) };
-        let root_malformed = resident.malformed(resident.properties.index.unwrap_or_default());
-        let child = root.find(order, key, newest).map_err(&root_malformed)?;
+        let child = root.find(order, key, newest).map_err(resident.malformed_root())?;
         if child == root.len() {
             return Ok(Search::Absent);
         }
-        let mut place = root.place(child).map_err(root_malformed)?;
-        if resident.has_leaves() {
-            let Some(leaf) = fetch(place, Role::Leaf)? else { return Ok(Search::Miss) };
-            let found = Index::parse(&leaf).and_then(|leaf| leaf.place(leaf.find(order, key, newest)?));
-            place = found.map_err(resident.malformed(place))?;
+        if !resident.has_leaves() {
+            let Some(block) = blocks.child(&root, child)? else { return Ok(Search::Miss) };
+            return self.search_block(resident, &block, || resident.child(&root, child), key, newest);
         }
-        let Some(block) = fetch(place, Role::Data)? else { return Ok(Search::Miss) };
-        let entry = Block::parse(&block).and_then(|block| block.find(order, key, newest));
-        let Some(entry) = entry.map_err(resident.malformed(place))? else { return Ok(Search::Absent) };
-        let Some(kind) = known_kind(entry.kind, resident, place)? else { return Ok(Search::Skip) };
+        let leaf_place = resident.child(&root, child)?;
+        let Some(leaf) = blocks.at(leaf_place, Role::Leaf)? else { return Ok(Search::Miss) };
+        let found = Index::parse(&leaf).and_then(|leaf| leaf.place(leaf.find(order, key, newest)?));
+        let place = found.map_err(resident.malformed(leaf_place))?;
+        let Some(block) = blocks.at(place, Role::Data)? else { return Ok(Search::Miss) };
+        self.search_block(resident, &block, || Ok(place), key, newest)
+    }
+
+    /// The same of one block. `place`: where it lies, for an error.
+    #[inline(always)]
+    fn search_block(
+        &self,
+        resident: &Resident,
+        block: &[u8],
+        place: impl Fn() -> Result<Place>,
+        key: &[u8],
+        newest: Lsn,
+    ) -> Result<Search> {
+        let order = Order::of(&*self.options.comparator);
+        let entry = match Block::parse(block).and_then(|block| block.find(order, key, newest)) {
+            Ok(Some(entry)) => entry,
+            Ok(None) => return Ok(Search::Absent),
+            Err(malformed) => return Err(resident.malformed(place()?)(malformed)),
+        };
+        let kind = match Kind::from_u8(entry.kind) {
+            Some(kind @ (Kind::Put | Kind::Delete)) => kind,
+            _ => match known_kind(entry.kind, resident, place()?)? {
+                Some(kind) => kind,
+                None => return Ok(Search::Skip),
+            },
+        };
         let lsn = self.meta.global_version.unwrap_or(entry.lsn);
         Ok(Search::Found(Version { lsn, kind, value: entry.value.to_vec() }))
     }
@@ -337,7 +417,7 @@ impl TableHandle {
             return Ok(keys);
         }
         let Some(root) = resident.root() else { return Ok(Vec::new()) };
-        let root_malformed = resident.malformed(resident.properties.index.unwrap_or_default());
+        let root_malformed = resident.malformed_root();
         let mut keys: Vec<Vec<u8>> = Vec::new();
         if root.len() > parts || !resident.has_leaves() {
             for n in 1..parts {
@@ -372,12 +452,11 @@ impl TableHandle {
         }
         let Some(root) = resident.root() else { return Ok(0) };
         let order = Order::of(&*self.options.comparator);
-        let root_place = resident.properties.index.unwrap_or_default();
         let find = |index: &Index<'_>| {
             let child = index.find(order, key, Lsn::MAX)?;
             if child == index.len() { Ok(None) } else { index.place(child).map(Some) }
         };
-        let Some(mut place) = find(&root).map_err(resident.malformed(root_place))? else {
+        let Some(mut place) = find(&root).map_err(resident.malformed_root())? else {
             return Ok(resident.data_end());
         };
         if resident.has_leaves() {
@@ -466,6 +545,7 @@ impl TableHandle {
             &self.options,
             &mut Err,
         )?;
+        resident.take_shortcuts(&self.shelf.cache, self.meta.id);
         let bytes = resident.parts().sum();
         resident.charge = Some(self.shelf.residents.account.charge(bytes));
         let resident = Arc::new(resident);

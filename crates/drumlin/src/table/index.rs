@@ -30,8 +30,10 @@
 //! Origin: sLSM §2.4 fence pointers, at a granularity μ of one block.
 //! Tests: below and `table/tests/`.
 
+use std::ops::Range;
+
 use crate::encoding::{Decoder, Malformed};
-use crate::key::{Lsn, Side, behind_prefix, key_prefix, shared_prefix};
+use crate::key::{Lsn, Side, behind_prefix, equal_heads, key_prefix, shared_prefix};
 use crate::table::block::Order;
 
 const HEADER_BYTES: usize = 24;
@@ -263,17 +265,9 @@ impl<'a> Index<'a> {
             Err(Side::Before) => return Ok(0),
             Err(Side::Behind) => return Ok(self.len()),
         };
-        let target = key_prefix(rest);
-        let low = lower_bound(heads, target);
-        // Most often no other head is the same, and the first key already decides.
-        if heads.get(low).is_none_or(|head| u64::from_le_bytes(*head) != target) {
-            return Ok(low);
-        }
-        let high = match target.checked_add(1) {
-            Some(above) => low + lower_bound(&heads[low..], above),
-            None => self.len(),
-        };
-        self.partition(low, high, |fence| fence.rest.cmp(rest).then_with(|| lsn.cmp(&fence.lsn)).is_lt())
+        // Most often no head is the same, and nothing is left to compare.
+        let Range { start, end } = equal_heads(heads, key_prefix(rest));
+        self.partition(start, end, |fence| fence.rest.cmp(rest).then_with(|| lsn.cmp(&fence.lsn)).is_lt())
     }
 
     /// The first of low..high whose fence is not `before`, else `high`.
@@ -289,19 +283,6 @@ impl<'a> Index<'a> {
         }
         Ok(low)
     }
-}
-
-/// The first position whose head is at least `target`. The loop has no unpredictable branch.
-#[inline]
-fn lower_bound(heads: &[[u8; 8]], target: u64) -> usize {
-    let mut base = 0;
-    let mut size = heads.len();
-    while size > 1 {
-        let half = size / 2;
-        base = if u64::from_le_bytes(heads[base + half - 1]) < target { base + half } else { base };
-        size -= half;
-    }
-    base + usize::from(heads.get(base).is_some_and(|head| u64::from_le_bytes(*head) < target))
 }
 
 #[cfg(test)]

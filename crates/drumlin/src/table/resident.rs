@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::budget::Charge;
-use crate::cache::SharedBlock;
+use crate::cache::{BlockCache, SharedBlock, Shortcuts};
 use crate::encoding::Malformed;
 use crate::env::{FileSystem, PAGE_BYTES, ReadMode, ReadableFile};
 use crate::error::{Error, Result};
@@ -26,7 +26,7 @@ use crate::table::frame::{self, Origin, TRAILER_BYTES};
 use crate::table::hashed::{Cluster, HashedParts, Records};
 use crate::table::index::{Index, Place};
 use crate::table::properties::Properties;
-use crate::table::{TableMeta, TableOptions, tombstone_block};
+use crate::table::{TableId, TableMeta, TableOptions, tombstone_block};
 
 /// Bytes read at once from the end of the file: footer, properties and often all the rest.
 const TAIL_BYTES: u64 = 4 * PAGE_BYTES as u64;
@@ -43,6 +43,8 @@ pub(super) struct Resident {
     pub(super) footer: Footer,
     pub(super) properties: Properties,
     root: Option<SharedBlock>,
+    /// To the children of a root that has no leaves.
+    shortcuts: Option<Shortcuts>,
     filter: Option<Filter>,
     pub(super) tombstones: Arc<Tombstones>,
     /// Of a hashed table.
@@ -123,6 +125,7 @@ impl Resident {
             path: path.to_path_buf(),
             footer,
             root: None,
+            shortcuts: None,
             filter: None,
             tombstones: Arc::new(Tombstones::EMPTY),
             hashed: None,
@@ -218,6 +221,28 @@ impl Resident {
         self.root.as_ref().and_then(|root| Index::parse(root).ok())
     }
 
+    /// Where a child of the root lies.
+    #[inline]
+    pub(super) fn child(&self, root: &Index<'_>, child: usize) -> Result<Place> {
+        root.place(child).map_err(self.malformed_root())
+    }
+
+    /// From now on it has shortcuts to its blocks, if the root leads to them.
+    pub(super) fn take_shortcuts(&mut self, cache: &Arc<BlockCache>, id: TableId) {
+        let blocks =
+            self.root().filter(|_| !self.has_leaves() && self.hashed.is_none()).map_or(0, |root| root.len());
+        if blocks > 0 {
+            self.shortcuts = Some(Shortcuts::new(Arc::clone(cache), id.0, blocks));
+            self.parts.index += Shortcuts::bytes(blocks);
+        }
+    }
+
+    /// Shortcuts to the root's children.
+    #[inline]
+    pub(super) fn shortcuts(&self) -> Option<&Shortcuts> {
+        self.shortcuts.as_ref()
+    }
+
     /// True if the root's children are index blocks.
     #[inline]
     pub(super) fn has_leaves(&self) -> bool {
@@ -256,6 +281,11 @@ impl Resident {
         move |_| {
             Error::corruption(&self.path, place.offset, "a block is malformed although its checksum is right")
         }
+    }
+
+    /// The same for the index root.
+    pub(super) fn malformed_root(&self) -> impl Fn(Malformed) -> Error + '_ {
+        self.malformed(self.properties.index.unwrap_or_default())
     }
 
     /// Reads, checks and decompresses one block. One read, two for a large frame.

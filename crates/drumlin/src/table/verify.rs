@@ -341,7 +341,7 @@ impl Check<'_> {
             self.offset = self.offset.filter(|_| resident.properties.index.is_none());
             return Ok(());
         };
-        let root_malformed = resident.malformed(resident.properties.index.unwrap_or_default());
+        let root_malformed = resident.malformed_root();
         for n in 0..root.len() {
             if !resident.has_leaves() {
                 self.data_block(&root, n)?;
@@ -369,7 +369,7 @@ impl Check<'_> {
 
     fn data_block(&mut self, index: &Index<'_>, n: usize) -> Result<()> {
         let resident = self.resident;
-        let malformed = resident.malformed(resident.properties.index.unwrap_or_default());
+        let malformed = resident.malformed_root();
         let place = index.place(n).map_err(&malformed)?;
         let fence = index.fence(n).map_err(&malformed)?;
         let checked = self.frame(place).and_then(|()| {
@@ -435,7 +435,7 @@ impl Check<'_> {
             self.part(part)?;
         }
         if let (true, Some(root)) = (resident.has_leaves(), resident.root()) {
-            let malformed = resident.malformed(properties.index.unwrap_or_default());
+            let malformed = resident.malformed_root();
             for n in 0..root.len() {
                 self.part(root.place(n).map_err(&malformed)?)?;
             }

@@ -10,12 +10,12 @@
 //!
 //! Concurrency: owned by one thread; `Send`. Tests: `levels_tests`.
 
-use std::sync::Arc;
-
 use crate::error::Result;
 use crate::iter::{Cursor, Either, SEEK_STAGES};
 use crate::key::{ComparatorRef, Kind, Lsn};
-use crate::table::{CursorOptions, TableCursor, TableHandle};
+use crate::table::{CursorOptions, TableCursor};
+
+use super::level::Level;
 
 /// A table of level 0, or a deeper level.
 pub type PartCursor = Either<TableCursor, LevelCursor>;
@@ -23,20 +23,16 @@ pub type PartCursor = Either<TableCursor, LevelCursor>;
 /// Walks the tables of one level in key order.
 pub struct LevelCursor {
     comparator: ComparatorRef,
-    tables: Arc<[Arc<TableHandle>]>,
+    tables: Level,
     options: CursorOptions,
     /// The table the cursor is in, by index, and its cursor.
     current: Option<(usize, TableCursor)>,
 }
 
 impl LevelCursor {
-    /// A cursor over `tables`, sorted and disjoint. No I/O until it is moved.
-    pub fn new(
-        comparator: ComparatorRef,
-        tables: impl Into<Arc<[Arc<TableHandle>]>>,
-        options: CursorOptions,
-    ) -> LevelCursor {
-        LevelCursor { comparator, tables: tables.into(), options, current: None }
+    /// A cursor over `tables`, which are by key. No I/O until it is moved.
+    pub fn new(comparator: ComparatorRef, tables: Level, options: CursorOptions) -> LevelCursor {
+        LevelCursor { comparator, tables, options, current: None }
     }
 
     fn enter(&mut self, index: usize) -> &mut TableCursor {
@@ -109,8 +105,7 @@ impl Cursor for LevelCursor {
     }
 
     fn seek(&mut self, key: &[u8], lsn: Lsn) -> Result<()> {
-        let comparator = &self.comparator;
-        let index = self.tables.partition_point(|t| t.meta().ends_before(&**comparator, key));
+        let index = self.tables.reaching(&*self.comparator, key);
         if index == self.tables.len() {
             self.current = None;
             return Ok(());
@@ -124,8 +119,7 @@ impl Cursor for LevelCursor {
             return self.seek(key, lsn);
         }
         if stage == 0 {
-            let comparator = &self.comparator;
-            let index = self.tables.partition_point(|t| t.meta().ends_before(&**comparator, key));
+            let index = self.tables.reaching(&*self.comparator, key);
             if index == self.tables.len() {
                 self.current = None;
             } else {

@@ -29,14 +29,12 @@ use crate::iter::{Either, Tombstones};
 use crate::key::{Comparator, ComparatorRef, Kind, Lsn};
 use crate::table::{CursorOptions, TableHandle, TableId, TableMeta, Verdicts, Version};
 
+use super::level::Level;
 use super::level_cursor::{LevelCursor, PartCursor};
 use super::state::Misfit;
 
 /// Tables whose filters a get loads at once.
 const LOADED_TOGETHER: usize = 8;
-
-/// The tables of one level, in the order of the invariants.
-type Level = Arc<[Arc<TableHandle>]>;
 
 /// The tables of one keyspace, by level.
 #[derive(Clone)]
@@ -51,7 +49,7 @@ impl Levels {
     pub fn new(comparator: ComparatorRef, levels: Vec<Vec<Arc<TableHandle>>>) -> Levels {
         let used = levels.into_iter().enumerate().filter(|(_, tables)| !tables.is_empty());
         let levels = used
-            .map(|(number, tables)| (number as u32, sorted(&*comparator, number as u32, tables)))
+            .map(|(number, tables)| (number as u32, level(&*comparator, number as u32, tables)))
             .collect();
         Levels { comparator, levels }
     }
@@ -84,7 +82,7 @@ impl Levels {
     /// The tables of one level. O(log levels in use).
     pub fn level(&self, level: usize) -> &[Arc<TableHandle>] {
         let found = self.levels.binary_search_by_key(&level, |(number, _)| *number as usize);
-        found.map_or(&[], |at| &self.levels[at].1)
+        found.map_or(&[], |at| &*self.levels[at].1)
     }
 
     /// The levels in use but for level 0, each with its number.
@@ -153,7 +151,7 @@ impl Levels {
             if *number == 0 {
                 return tables.iter();
             }
-            let first = tables.partition_point(|t| t.meta().ends_before(comparator, key));
+            let first = tables.reaching(comparator, key);
             tables[first..tables.len().min(first + 1)].iter()
         };
         let tables = self.levels.iter().flat_map(of_level);
@@ -174,13 +172,11 @@ impl Levels {
         let newest =
             self.level(0).iter().filter(overlaps).map(move |table| Either::Left(table.cursor(options)));
         let deeper = self.deeper().map(|(_, tables)| tables).filter(move |tables| {
-            let ends_before =
-                |table: &Arc<TableHandle>| table.meta().ends_before(comparator, start.unwrap_or_default());
-            let first = start.map_or(0, |_| tables.partition_point(ends_before));
+            let first = start.map_or(0, |start| tables.reaching(comparator, start));
             tables.get(first).is_some_and(|table| overlaps(&table))
         });
         let deeper = deeper.map(move |tables| {
-            Either::Right(LevelCursor::new(self.comparator.clone(), Arc::clone(tables), options))
+            Either::Right(LevelCursor::new(self.comparator.clone(), tables.clone(), options))
         });
         newest.chain(deeper)
     }
@@ -226,8 +222,8 @@ impl Levels {
     /// level, and at level 0 no older table, has the same keys. O(tables log tables).
     pub fn live_bytes(&self) -> u64 {
         let comparator = &*self.comparator;
-        let covers = |tables: &[Arc<TableHandle>], meta: &TableMeta| {
-            let first = tables.partition_point(|table| table.meta().ends_before(comparator, &meta.smallest));
+        let covers = |tables: &Level, meta: &TableMeta| {
+            let first = tables.reaching(comparator, &meta.smallest);
             tables
                 .get(first)
                 .is_some_and(|table| comparator.compare(&table.meta().smallest, &meta.largest).is_le())
@@ -272,7 +268,7 @@ impl Levels {
             let comes = added.iter().filter(|(to, _)| *to == number).map(|(_, table)| table);
             let tables: Vec<_> = stays.chain(comes).cloned().collect();
             if !tables.is_empty() {
-                levels.push((number, sorted(&*self.comparator, number, tables)));
+                levels.push((number, level(&*self.comparator, number, tables)));
             }
         }
         levels.sort_unstable_by_key(|(number, _)| *number);
@@ -295,14 +291,9 @@ pub struct Estimate {
     pub error: u64,
 }
 
-/// One level in the order of the invariants.
-fn sorted(comparator: &dyn Comparator, level: u32, mut tables: Vec<Arc<TableHandle>>) -> Level {
-    if level == 0 {
-        tables.sort_by_key(|t| std::cmp::Reverse((t.meta().max_lsn, t.meta().id)));
-    } else {
-        tables.sort_by(|a, b| comparator.compare(&a.meta().smallest, &b.meta().smallest));
-    }
-    tables.into()
+/// A level in the order of the invariants.
+fn level(comparator: &dyn Comparator, number: u32, tables: Vec<Arc<TableHandle>>) -> Level {
+    if number == 0 { Level::newest_first(tables) } else { Level::by_key(comparator, tables) }
 }
 
 /// A version, or the deletion that a range tombstone above it makes.

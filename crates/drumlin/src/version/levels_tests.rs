@@ -217,7 +217,8 @@ fn cursors_walk_every_version_once_both_ways_from_anywhere() {
                 (from.min(table.meta().min_lsn), to.max(table.meta().max_lsn))
             });
             let rows: Vec<Row> = store.rows.iter().filter(|r| from <= r.1 && r.1 <= to).cloned().collect();
-            let mut cursor = LevelCursor::new(bytewise(), tables, CursorOptions::default());
+            let mut cursor =
+                LevelCursor::new(bytewise(), Level::by_key(&Bytewise, tables), CursorOptions::default());
             check_cursor(&mut cursor, &rows, &mut dice, &format!("seed {seed} level {level}"));
         }
         let mut all = Merge::new(bytewise(), store.levels.cursors(None, None).collect());
@@ -370,7 +371,8 @@ fn a_failed_read_leaves_the_cursor_off_and_able_to_seek() {
     let tables: Vec<_> = rows.chunks(5).map(|part| maker.table(part.to_vec(), &[])).collect();
     let mut failures = 0;
     for skip in 0.. {
-        let mut cursor = LevelCursor::new(bytewise(), tables.clone(), CursorOptions::default());
+        let mut cursor =
+            LevelCursor::new(bytewise(), Level::by_key(&Bytewise, tables.clone()), CursorOptions::default());
         tables.iter().for_each(|table| table.evict());
         fs.fail_at(fs.calls() + skip, Fault::Error(std::io::ErrorKind::Other));
         let mut walked = 0;

@@ -19,6 +19,7 @@ mod fixture_tests;
 mod identity;
 pub mod inspect;
 mod journal;
+mod level;
 mod level_cursor;
 mod levels;
 #[cfg(test)]
@@ -32,6 +33,7 @@ mod state;
 
 pub use edit::{Change, LEVEL_MAX, VersionEdit};
 pub use identity::{Identity, STORE_FILE};
+pub use level::Level;
 pub use level_cursor::{LevelCursor, PartCursor};
 pub use levels::Levels;
 #[cfg(test)]
