@@ -3,7 +3,8 @@
 //! Place: `replay` makes a [`Loading`] for as much log as memory takes, and decides what is flushed before the next.
 //!
 //! The log is cut into pieces (`Recovered::pieces`). Each thread takes the next piece that nobody has, decodes it, and
-//! gathers its versions in the keyspaces' memtables; when there is no more log, or no more room, all of it is loaded.
+//! gathers its versions in the keyspaces' memtables; when there is no more log, or no more room, each memtable's are sorted, and
+//! linked by several threads again.
 //!
 //! Invariants:
 //! 1. The pieces taken are those from the first on, without a gap: what is loaded is the log up to a place between two
@@ -116,28 +117,20 @@ impl Loading {
     pub fn run(self, env: &Env, threads: usize) -> Result<usize> {
         let first = self.first;
         let loading = Arc::new(self);
-        let mut others: Vec<Box<dyn Thread>> = Vec::new();
-        for number in 1..threads.min(loading.recovered.pieces().saturating_sub(first)) {
-            let shared = Arc::clone(&loading);
-            // No thread to be had: then fewer do it.
-            let spawned =
-                env.spawner.spawn(&format!("drumlin-load-{number}"), Box::new(move || shared.work()));
-            others.extend(spawned);
-        }
-        loading.work();
-        // All of them are waited for.
-        let ended: Vec<bool> = others.into_iter().map(|thread| thread.join()).collect();
+        let pieces = loading.recovered.pieces().saturating_sub(first);
+        let shared = Arc::clone(&loading);
+        let all_ended = together(env, threads.min(pieces), "load", move || shared.work());
         let mut state = loading.state.lock();
         if let Some((_, failure)) = state.failure.take() {
             return Err(failure);
         }
-        if ended.contains(&false) {
-            return Err(Error::Poisoned { why: "a thread that read the log panicked".into() });
+        if !all_ended {
+            return Err(panicked());
         }
         let next = state.next;
         let done = std::mem::take(&mut state.done);
         drop(state);
-        loading.load(done);
+        loading.load(done, env, threads)?;
         Ok(next)
     }
 
@@ -220,7 +213,7 @@ impl Loading {
     }
 
     /// Puts what was gathered into the memtables.
-    fn load(&self, mut done: Vec<(usize, Piece)>) {
+    fn load(&self, mut done: Vec<(usize, Piece)>, env: &Env, threads: usize) -> Result<()> {
         done.sort_unstable_by_key(|(number, _)| *number);
         let mut parts: Vec<Vec<Gathered>> = self.targets.iter().map(|_| Vec::new()).collect();
         let mut ranges = Vec::new();
@@ -228,13 +221,38 @@ impl Loading {
             piece.gathered.into_iter().for_each(|(target, gathered)| parts[target].push(gathered));
             ranges.extend(piece.ranges);
         }
-        for (target, parts) in self.targets.iter().zip(parts) {
-            target.memtable.load(parts);
+        for (Target { memtable, .. }, parts) in self.targets.iter().zip(parts) {
+            let Some(linking) = memtable.sort(parts).map(Arc::new) else { continue };
+            let shared = (Arc::clone(memtable), Arc::clone(&linking));
+            let all_ended =
+                together(env, threads.min(linking.pieces()), "link", move || shared.0.link(&shared.1));
+            let linked = Arc::into_inner(linking).is_some_and(|linking| memtable.finish(linking));
+            if !(all_ended && linked) {
+                return Err(panicked());
+            }
         }
         for Range { target, start, end, lsn } in ranges {
             self.targets[target].memtable.publish_range_tombstone(&start, &end, lsn, None);
         }
+        Ok(())
     }
+}
+
+/// Has so many threads do the same, of which this is one, and waits for all of them. False if one panicked.
+fn together(env: &Env, threads: usize, what: &str, work: impl Fn() + Clone + Send + 'static) -> bool {
+    let mut others: Vec<Box<dyn Thread>> = Vec::new();
+    for number in 1..threads {
+        // No thread to be had: then fewer do it.
+        let spawned = env.spawner.spawn(&format!("drumlin-{what}-{number}"), Box::new(work.clone()));
+        others.extend(spawned);
+    }
+    work();
+    drop(work);
+    others.into_iter().fold(true, |all, thread| thread.join() && all)
+}
+
+fn panicked() -> Error {
+    Error::Poisoned { why: "a thread that read the log panicked".into() }
 }
 
 impl Piece {

@@ -53,6 +53,13 @@ fn history(seed: u64, count: u64) -> Vec<Version> {
     versions
 }
 
+/// By three threads.
+fn load(table: &MemTable, parts: Vec<Gathered>) {
+    let Some(linking) = table.sort(parts) else { return };
+    std::thread::scope(|scope| (0..3).for_each(|_| drop(scope.spawn(|| table.link(&linking)))));
+    assert!(table.finish(linking));
+}
+
 /// Cut at random places into parts.
 fn gathered(table: &MemTable, versions: &[Version], random: &mut Dice) -> Vec<Gathered> {
     let mut parts = vec![table.gathered()];
@@ -91,7 +98,7 @@ fn compare(comparator: &ComparatorRef, before: &[Version], loaded: &[Version], a
     let parts = gathered(&table, loaded, &mut random);
     assert_eq!(table.entries(), before.len(), "nothing of it shows");
     assert!(account.bytes() > table.bytes() || loaded.is_empty(), "notes are charged");
-    table.load(parts);
+    load(&table, parts);
     assert_eq!(account.bytes(), table.bytes(), "and given back");
     after.iter().for_each(|version| put(&table, version));
     before.iter().chain(loaded).chain(after).for_each(|version| put(&one_by_one, version));
@@ -169,7 +176,7 @@ fn of_a_key_that_a_write_has_twice_the_last_counts() {
     for value in [b"1", b"2", b"3"] {
         table.gather(&mut part, b"k", Kind::Put, value, Lsn(5));
     }
-    table.load(vec![part]);
+    load(&table, vec![part]);
     assert_eq!(table.find(b"k", Lsn::MAX, |_, _| true).map(|v| v.value), Some(&b"3"[..]));
 }
 
@@ -180,7 +187,7 @@ fn a_loaded_list_has_its_guide() {
     for number in (0..2000u64).rev() {
         table.gather(&mut part, &number.to_be_bytes(), Kind::Put, b"", Lsn(2000 - number));
     }
-    table.load(vec![part]);
+    load(&table, vec![part]);
     let before = |number: u64| {
         let hint = table.list.hint(Place::before(&number.to_be_bytes(), Lsn::MAX)).expect("it knows nodes");
         hint.before
@@ -195,5 +202,5 @@ fn what_was_gathered_for_another_table_is_refused() {
     let (one, other) = (MemTable::new(bytewise()), MemTable::new(bytewise()));
     let mut part = one.gathered();
     one.gather(&mut part, b"k", Kind::Put, b"v", Lsn(1));
-    other.load(vec![part]);
+    load(&other, vec![part]);
 }

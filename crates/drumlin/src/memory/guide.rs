@@ -67,6 +67,10 @@ pub(super) struct Hint {
     pub leaf: u32,
 }
 
+/// Leaves that no search finds yet, of nodes that came in order: of each its first node, and its unit.
+#[derive(Default)]
+pub(super) struct Leaves(Vec<(u32, u32)>);
+
 /// See the module.
 pub(super) struct Guide {
     /// The root: its height (0 for a leaf), then its unit; 0 before the first node.
@@ -161,9 +165,40 @@ impl Guide {
         }
     }
 
-    /// The leaf for a node behind all others; 0 if there is none.
-    pub(super) fn last_leaf(&self) -> u32 {
-        self.last.load(Ordering::Relaxed)
+    /// Of a list without nodes: what keys may begin with, by the first that there will be.
+    pub(super) fn foretell(&self, first: Place<'_>) {
+        self.prefix.get_or_init(|| beginning(first));
+    }
+
+    /// Takes a node in at the end of `leaves`, which are of its list and of nodes before it.
+    pub(super) fn add_behind(&self, list: &impl Nodes, leaves: &mut Leaves, unit: u32, place: Place<'_>) {
+        let target = self.target(place);
+        let last = leaves.0.last().map(|&(_, leaf)| leaf);
+        // SAFETY: made below.
+        let last =
+            last.map(|leaf| unsafe { array::<Leaf>(list.arena(), leaf) }).filter(|leaf| leaf.count() < LEAF);
+        let leaf = last.unwrap_or_else(|| {
+            let (leaf_unit, leaf) = new_array::<Leaf>(list.arena(), Signs::new(target.prefix.len()));
+            leaves.0.push((unit, leaf_unit));
+            leaf
+        });
+        if let Some(held) = leaf.take() {
+            let head = held.fit(target);
+            held.insert(leaf.count(), head, unit, 0);
+        }
+    }
+
+    /// Lets searches find what is in `leaves`, whose nodes are in the list now, behind all that the guide has.
+    pub(super) fn append(&self, list: &impl Nodes, leaves: Leaves) {
+        let _change = self.change.lock();
+        for (first, leaf) in leaves.0 {
+            self.last.store(leaf, Ordering::Relaxed);
+            if self.root().load(Ordering::Relaxed) == 0 {
+                self.root().store(u64::from(leaf), Ordering::Release);
+            } else {
+                self.tell_parent(list, 1, first, leaf);
+            }
+        }
     }
 
     fn target<'k>(&'k self, place: Place<'k>) -> Target<'k> {
@@ -177,7 +212,7 @@ impl Guide {
         if self.root().load(Ordering::Relaxed) != 0 {
             return;
         }
-        let prefix = self.prefix.get_or_init(|| place.key()[..place.key().len().min(PREFIX_MAX)].into());
+        let prefix = self.prefix.get_or_init(|| beginning(place));
         let (leaf_unit, leaf) = new_array::<Leaf>(list.arena(), Signs::new(prefix.len()));
         if let Some(held) = leaf.take() {
             held.insert(0, held.fit(self.target(place)), unit, 0);
@@ -327,6 +362,11 @@ impl Guide {
             }
         }
     }
+}
+
+/// What other keys may begin with, too.
+fn beginning(place: Place<'_>) -> Box<[u8]> {
+    place.key()[..place.key().len().min(PREFIX_MAX)].into()
 }
 
 /// Starts to load all of an array but its first line.

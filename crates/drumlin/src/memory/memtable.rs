@@ -26,7 +26,7 @@ use crate::iter::{Horizons, Tombstones};
 use crate::key::{ComparatorRef, KeyHasher, Kind, Lsn};
 use crate::sync::failpoint;
 
-use super::bulk::{self, Gathered};
+use super::bulk::{Gathered, Linking};
 use super::cursor::MemCursor;
 use super::filter::KeyFilter;
 use super::node::NO_BATCH;
@@ -288,7 +288,7 @@ impl MemTable {
         Splits::at(self.list.sample(parts * KEYS_PER_PART).collect(), parts)
     }
 
-    /// To gather versions for a [load](MemTable::load).
+    /// To gather versions, which are then [sorted](MemTable::sort).
     pub fn gathered(&self) -> Gathered {
         Gathered::new(&self.list, self.pool.account())
     }
@@ -302,16 +302,29 @@ impl MemTable {
         into.add(&self.list, (key, self.hasher.hash(key)), kind, value, lsn);
     }
 
-    /// Makes everything gathered visible, part by part in the order of LSNs. Nobody else may know the memtable yet.
-    /// O(n log n), with few misses of the cache if it has no versions.
+    /// Sorts everything gathered, part by part in the order of LSNs, to be [linked](MemTable::link): `None` if there is nothing
+    /// left to do. Nobody else may know the memtable yet. O(n log n), with few misses of the cache if it has no versions.
     ///
     /// # Panics
     /// If the parts are another memtable's.
-    pub fn load(&self, parts: Vec<Gathered>) {
+    pub fn sort(&self, parts: Vec<Gathered>) -> Option<Linking> {
         let count: usize = parts.iter().map(Gathered::len).sum();
         self.filter.make_room(count);
         parts.iter().for_each(|part| self.filter.add_all(part.hashes()));
-        bulk::load(&self.list, parts, self.pool.account());
+        Linking::sorted(&self.list, parts, self.pool.account())
+    }
+
+    /// Links what was sorted, beside others that do so, until all of it is taken. O(n).
+    ///
+    /// # Panics
+    /// If it is another memtable's.
+    pub fn link(&self, linking: &Linking) {
+        linking.work(&self.list);
+    }
+
+    /// Makes what was linked visible, after all who linked it. False, and nothing is, if one of them did not come to an end.
+    pub fn finish(&self, linking: Linking) -> bool {
+        linking.finish(&self.list)
     }
 
     /// The same as [`MemTable::get`], for who has no hash.

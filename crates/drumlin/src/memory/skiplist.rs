@@ -48,7 +48,7 @@ use crate::sync::CachePadded;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
 use super::arena::Arena;
-use super::guide::{self, Guide, Hint};
+use super::guide::{self, Guide, Hint, Leaves};
 use super::local;
 use super::node::{HEIGHT_MAX, Node, Nodes, PREFIX_BYTES};
 use super::place::Place;
@@ -271,6 +271,27 @@ impl SkipList {
             let place = Place::before(self.nodes.key(node), self.nodes.lsn(node));
             self.guide.add(self, leaf, node.unit(), place);
         }
+    }
+
+    /// Of an empty list: prepares its guide for nodes that begin with this one.
+    pub(super) fn begin_guide(&self, first: Node<'_>) {
+        if self.guided {
+            self.guide.foretell(Place::before(self.nodes.key(first), self.nodes.lsn(first)));
+        }
+    }
+
+    /// Takes a node in at the end of leaves that are to be the guide's.
+    #[inline]
+    pub(super) fn add_to_leaves(&self, leaves: &mut Leaves, node: Node<'_>) {
+        if self.guided {
+            let place = Place::before(self.nodes.key(node), self.nodes.lsn(node));
+            self.guide.add_behind(self, leaves, node.unit(), place);
+        }
+    }
+
+    /// Makes them the guide's: their nodes are in the list.
+    pub(super) fn add_leaves(&self, leaves: Leaves) {
+        self.guide.append(self, leaves);
     }
 
     /// Puts a reserved node into the list as version `lsn` of its key.
@@ -604,10 +625,6 @@ impl SkipList {
 
     pub(super) fn comparator(&self) -> &ComparatorRef {
         &self.comparator
-    }
-
-    pub(super) fn guide(&self) -> &Guide {
-        &self.guide
     }
 
     /// Which list of the process it is.

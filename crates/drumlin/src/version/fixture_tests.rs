@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::env::{Env, FileSystem, MemFs, RealFs};
-use crate::key::Lsn;
+use crate::key::{KeyHash, Lsn};
 use crate::options::{Compression, FilterAllocation, KeyspaceOptions, Layout, Memory};
 use crate::table::{TableId, TableMeta};
 
@@ -165,7 +165,7 @@ fn memory_in_two_tiers_is_a_byte_of_a_required_field() {
 
 /// Came after the fixture: numbers of the options behind their bytes in the fields that must be known, and one field more.
 #[test]
-fn runs_tiers_and_shared_filter_bits_are_bytes_of_fields_that_must_be_known() {
+fn runs_tiers_tries_and_shared_filter_bits_are_bytes_of_fields_that_must_be_known() {
     let [plain, _] = options();
     let bytes = encode_options(&plain);
     assert_eq!(bytes[..6], [1, 1, 0, 2, 1, 0]);
@@ -173,12 +173,15 @@ fn runs_tiers_and_shared_filter_bits_are_bytes_of_fields_that_must_be_known() {
     let runs = Memory::Runs { runs: 4, merged_percent: 75 };
     let tiered = Layout::Tiered { runs: 8, merged_percent: 100 };
     let lazy = Layout::LazyLeveled { runs: 31, upper_percent: 300 };
+    let trie = |hash| Layout::Trie { levels: 5, runs: 8, hash };
     let usual = |memory, layout| KeyspaceOptions { memory, layout, ..plain.clone() };
     let even = KeyspaceOptions { filter_allocation: FilterAllocation::Uniform, ..plain.clone() };
     for (options, front, end) in [
         (usual(runs, Layout::Leveled), &[1, 3, 2, 4, 75, 2, 1, 0][..], &bytes[6..]),
         (usual(Memory::Sorted, tiered), &[1, 1, 0, 2, 3, 1, 8, 100], &bytes[6..]),
         (usual(Memory::Sorted, lazy), &[1, 1, 0, 2, 4, 2, 31, 0xac, 0x02], &bytes[6..]),
+        (usual(Memory::Sorted, trie(KeyHash::Sip)), &[1, 1, 0, 2, 4, 3, 5, 8, 0], &bytes[6..]),
+        (usual(Memory::Sorted, trie(KeyHash::Sha1)), &[1, 1, 0, 2, 4, 3, 5, 8, 1], &bytes[6..]),
         (even, &bytes[..6], &[&bytes[6..], &[0x8e, 1, 1]].concat()),
     ] {
         let written = encode_options(&options);

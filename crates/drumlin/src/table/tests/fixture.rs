@@ -8,6 +8,8 @@ use crate::iter::{Cursor, RangeTombstone};
 const COMPRESSED: &[u8] = include_bytes!("../../../tests/fixtures/table-v1.tbl");
 /// Without compression: the writer must still write exactly these bytes.
 const RAW: &[u8] = include_bytes!("../../../tests/fixtures/table-v1-raw.tbl");
+/// Of a hashed table, without compression.
+const HASHED: &[u8] = include_bytes!("../../../tests/fixtures/hashed-table-v1.tbl");
 
 fn fixture_options(compression: Compression) -> TableOptions {
     TableOptions { compression, block_bytes: 256, index_root_bytes: 0, index_block_bytes: 120, ..options() }
@@ -54,6 +56,70 @@ fn fixture_meta(compression: Compression) -> TableMeta {
         seed: 42,
         ..TableMeta::default()
     }
+}
+
+fn hashed_fixture_options() -> TableOptions {
+    TableOptions { compression: Compression::None, ..hashed_options() }
+}
+
+/// Some buckets, from which and to which keys move, and a sorted part.
+fn hashed_fixture_rows() -> Vec<Row> {
+    let mut rows: Vec<Row> = Vec::new();
+    for n in 0..420u64 {
+        let value = "x".repeat(20 + (n * 37 % 80) as usize);
+        rows.push(row(&format!("fixture/{n:04}"), 1000 + n * 17, (n % 5 != 3).then_some(&value)));
+    }
+    rows.extend((0..3).map(|n| row("fixture/many", 8000 - n, Some("one of many versions"))));
+    rows.push(row("fixture/large", 7, Some(&"y".repeat(5000))));
+    stored(&hashed_fixture_options(), rows)
+}
+
+fn hashed_fixture_meta() -> TableMeta {
+    let rows = hashed_fixture_rows();
+    TableMeta {
+        id: TableId(43),
+        file_bytes: 34_949,
+        entries: 424,
+        deletes: 84,
+        smallest: rows[0].0.clone(),
+        largest: rows[rows.len() - 1].0.clone(),
+        min_lsn: Lsn(7),
+        max_lsn: Lsn(8123),
+        raw_bytes: 30_265,
+        content_hash: 16_378_977_248_638_908_492_819_518_169_112_655_338,
+        seed: 43,
+        ..TableMeta::default()
+    }
+}
+
+#[test]
+fn a_hashed_table_of_version_1_reads_as_it_was_written_and_is_written_to_the_byte() {
+    let (fs, meta, options) = (fs(), hashed_fixture_meta(), hashed_fixture_options());
+    let table = open(&fs, &meta, &options, 1 << 20);
+    fs.set_contents(table.path(), HASHED).expect("sets");
+    table.verify(&mut |_| ()).sound().expect("sound");
+    let mut cursor = table.cursor(CursorOptions::default());
+    cursor.seek_first().expect("readable");
+    for (key, lsn, kind, value) in hashed_fixture_rows() {
+        assert_eq!((cursor.key(), cursor.lsn(), cursor.kind()), (&key[..], Lsn(lsn), kind));
+        assert_eq!(cursor.value(), value);
+        let found = get(&table, &key, lsn + 1).expect("readable");
+        assert_eq!(found, Some(Version { lsn: Lsn(lsn), kind, value }));
+        cursor.next().expect("readable");
+    }
+    assert!(!cursor.valid());
+    let report = crate::table::inspect::inspect(&*fs, table.path(), Some(options.hasher), &mut |_| {});
+    let buckets = report.expect("inspects").buckets.expect("it has buckets");
+    assert!(buckets.sources > 0 && buckets.steps > 0, "something moved: {buckets:?}");
+
+    let fs = super::fs();
+    let written = write(&fs, 43, &options, &hashed_fixture_rows(), Tombstones::EMPTY).expect("writes");
+    assert_eq!(TableMeta { sample: Default::default(), ..written }, meta);
+    let path = Path::new(DIR).join(file_name(meta.id, meta.content_hash));
+    assert!(
+        fs.contents(path).expect("there") == HASHED,
+        "the format changed: give it a new version and fixture"
+    );
 }
 
 #[test]
@@ -112,15 +178,20 @@ fn the_writer_still_writes_version_1_to_the_byte() {
 fn fixtures_are_written() {
     let real = RealFs::new();
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    let compressions = [Compression::Lz4, Compression::None].map(fixture_options);
+    let sorted = compressions.map(|options| (42, options, fixture_rows(), fixture_tombstones()));
+    let hashed = (43, hashed_fixture_options(), hashed_fixture_rows(), Tombstones::EMPTY);
+    let names = ["table-v1.tbl", "table-v1-raw.tbl", "hashed-table-v1.tbl"];
     let mut metas = Vec::new();
-    for (name, compression) in [("table-v1.tbl", Compression::Lz4), ("table-v1-raw.tbl", Compression::None)] {
+    for (name, (id, options, rows, tombstones)) in names.into_iter().zip(sorted.into_iter().chain([hashed])) {
         let fs = fs();
-        let options = fixture_options(compression);
-        let meta = write(&fs, 42, &options, &fixture_rows(), fixture_tombstones()).expect("writes");
+        let meta = write(&fs, id, &options, &rows, tombstones).expect("writes");
         let bytes = fs.contents(Path::new(DIR).join(file_name(meta.id, meta.content_hash))).expect("there");
-        assert!(!real.exists(&dir.join(name)).expect("asks"), "a fixture is never written again");
-        real.create(&dir.join(name)).and_then(|mut file| file.append(&bytes)).expect("writes");
-        metas.push(meta);
+        if !real.exists(&dir.join(name)).expect("asks") {
+            // One that is there is never written again.
+            real.create(&dir.join(name)).and_then(|mut file| file.append(&bytes)).expect("writes");
+            metas.push(meta);
+        }
     }
-    panic!("written; state these in fixture_meta: {metas:#?}");
+    panic!("written; state these in the tests: {metas:#?}");
 }
