@@ -248,7 +248,9 @@ fn together(env: &Env, threads: usize, what: &str, work: impl Fn() + Clone + Sen
     }
     work();
     drop(work);
-    others.into_iter().fold(true, |all, thread| thread.join() && all)
+    // All of them, whatever the first came to.
+    let ended: Vec<bool> = others.into_iter().map(|thread| thread.join()).collect();
+    !ended.contains(&false)
 }
 
 fn panicked() -> Error {

@@ -32,7 +32,7 @@ use crate::pages::{PageVec, Pages};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Mutex, prefetch};
 
-use super::guide::Leaves;
+use super::guide::{Leaves, Nodes};
 use super::node::{HEIGHT_MAX, NO_BATCH};
 use super::notes::{Note, Notes};
 use super::skiplist::SkipList;
@@ -123,7 +123,9 @@ impl Linking {
             return None;
         }
         notes.sort(list);
-        list.begin_guide(notes.node(list, notes.all()[0]));
+        if let Some(guide) = list.guide() {
+            guide.foretell(list.place_of(notes.all()[0].unit()));
+        }
         Some(Linking { notes, next: AtomicUsize::new(0), done: Mutex::new(Vec::new()), _charges: charges })
     }
 
@@ -143,7 +145,7 @@ impl Linking {
     }
 
     fn link(&self, list: &SkipList, notes: &[Note]) -> Piece {
-        let node = |note| self.notes.node(list, note);
+        let (guide, node) = (list.guide(), |note| self.notes.node(list, note));
         let mut piece = Piece { ends: [(0, 0); HEIGHT_MAX], height: 0, leaves: Leaves::default() };
         for (at, &known) in notes.iter().enumerate() {
             if let Some(&soon) = notes.get(at + AHEAD) {
@@ -164,7 +166,9 @@ impl Linking {
                 *last = node.unit();
             }
             piece.height = piece.height.max(height);
-            list.add_to_leaves(&mut piece.leaves, node);
+            if let Some(guide) = guide {
+                guide.add_behind(list, &mut piece.leaves, node.unit(), list.place_of(node.unit()));
+            }
         }
         piece
     }
@@ -186,7 +190,9 @@ impl Linking {
                 ends[level] = *last;
             }
             list.raise(piece.height);
-            list.add_leaves(piece.leaves);
+            if let Some(guide) = list.guide() {
+                guide.append(list, piece.leaves);
+            }
         }
         list.nodes.arena.count_entries(self.notes.len());
         true

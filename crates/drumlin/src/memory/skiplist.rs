@@ -48,7 +48,7 @@ use crate::sync::CachePadded;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
 use super::arena::Arena;
-use super::guide::{self, Guide, Hint, Leaves};
+use super::guide::{self, Guide, Hint};
 use super::local;
 use super::node::{HEIGHT_MAX, Node, Nodes, PREFIX_BYTES};
 use super::place::Place;
@@ -273,25 +273,9 @@ impl SkipList {
         }
     }
 
-    /// Of an empty list: prepares its guide for nodes that begin with this one.
-    pub(super) fn begin_guide(&self, first: Node<'_>) {
-        if self.guided {
-            self.guide.foretell(Place::before(self.nodes.key(first), self.nodes.lsn(first)));
-        }
-    }
-
-    /// Takes a node in at the end of leaves that are to be the guide's.
-    #[inline]
-    pub(super) fn add_to_leaves(&self, leaves: &mut Leaves, node: Node<'_>) {
-        if self.guided {
-            let place = Place::before(self.nodes.key(node), self.nodes.lsn(node));
-            self.guide.add_behind(self, leaves, node.unit(), place);
-        }
-    }
-
-    /// Makes them the guide's: their nodes are in the list.
-    pub(super) fn add_leaves(&self, leaves: Leaves) {
-        self.guide.append(self, leaves);
+    /// The guide, if keys are in an order that it knows.
+    pub(super) fn guide(&self) -> Option<&Guide> {
+        self.guided.then_some(&self.guide)
     }
 
     /// Puts a reserved node into the list as version `lsn` of its key.
