@@ -328,8 +328,8 @@ impl LogRegion for FaultyRegion {
         self.inner.bytes()
     }
 
-    fn cool(&self) {
-        self.inner.cool();
+    fn cool(&self, range: Range<usize>) {
+        self.inner.cool(range);
     }
 
     fn fill(&self, range: Range<usize>, piece: usize) {

@@ -165,13 +165,14 @@ pub trait LogRegion: Send + Sync {
     /// Makes the given byte range (rounded out to whole pages), and the file's length, durable.
     /// A range beyond `bytes()` is [`Error::InvalidArgument`].
     fn sync(&self, range: Range<usize>) -> Result<()>;
-    /// The bytes are not needed for a while: the process gives up its claim on their pages. They keep their values, and
-    /// the next access finds them again.
-    fn cool(&self) {}
+    /// The bytes of the range are not needed for a while: the process gives up its claim on the pages that lie in it as a
+    /// whole. They keep their values, and the next access finds them again.
+    fn cool(&self, _range: Range<usize>) {}
     /// The file is new, and nothing was stored in the range yet: writes its zeros, in pieces of so many bytes. A system then
     /// keeps the pages of a piece together: fewer stores take a fault, and a sync writes all of every piece that was stored to.
     fn fill(&self, _range: Range<usize>, _piece: usize) {}
-    /// The bytes will be written again soon: what writing them would meet first is done now. They keep their values.
+    /// What was cooled will be written again soon: what the first stores would meet is done now. The bytes keep their values,
+    /// and may be stored to meanwhile.
     fn warm(&self) {}
 }
 

@@ -23,6 +23,7 @@
 //!
 //! Tests: `tests/space.rs`, `tests/faults.rs`.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::env::PAGE_BYTES;
@@ -116,16 +117,19 @@ impl Shared {
     fn open_segment(&self, segment: Arc<Segment>) {
         let index = segment.index();
         self.owner.on_border(Lsn(index << self.hot.units_shift));
-        self.publish(segment);
+        self.publish(segment.clone());
         // The tail is near the border of the one before.
-        self.cool(index.saturating_sub(2)..index - 1);
+        self.cool(index.saturating_sub(2) * self.units()..(index - 1) * self.units());
+        segment.region().warm();
     }
 
-    /// Gives up the process's claim on the pages of segments that are full. Whoever still copies there, or reads it once
-    /// more for a mark, has them mapped again.
-    pub(super) fn cool(&self, segments: std::ops::Range<u64>) {
-        if !segments.is_empty() {
-            self.table.range(segments).iter().for_each(|segment| segment.region().cool());
+    /// Gives up the process's claim on the pages of LSNs that are taken. Whoever still copies there, or reads it once more for
+    /// a mark, has them mapped again.
+    pub(super) fn cool(&self, lsns: Range<u64>) {
+        let units = self.units();
+        for segment in self.table.range(lsns.start / units..lsns.end.div_ceil(units)) {
+            let first = segment.index() * units;
+            segment.cool(lsns.start.saturating_sub(first)..(lsns.end - first).min(units));
         }
     }
 
@@ -231,10 +235,7 @@ impl Shared {
             None => (path.with_extension("tmp"), None),
         };
         let region = match mapped {
-            Some(region) => {
-                region.warm();
-                Ok(region)
-            }
+            Some(region) => Ok(region),
             None => self.env.fs.map_log(&from, self.file_bytes()),
         };
         let result = region.and_then(|region| {

@@ -10,8 +10,8 @@
 //!    of all open segments are durable.
 //! 3. It holds the exclusive right: no sync or mark is reading the segments.
 //! 4. A recycled segment keeps its mapping, but not its claim on memory: its pages are the system's to keep, and likely
-//!    there when it is written again soon. There are few spares, so it is soon. The opener claims them anew before it opens
-//!    the segment, so that no writer waits for one that is not there.
+//!    there when it is written again soon. There are few spares, so it is soon. The opener claims them anew as it opens
+//!    the segment, while writers are in the one before, so that hardly one waits for a page that is not there.
 //!
 //! Tests: `tests/recycling.rs`.
 
@@ -96,7 +96,7 @@ impl Shared {
         }
         for retired in self.table.remove_below(segment) {
             let path = join(&self.dir, &super::format::segment_name(retired.index()));
-            retired.region().cool();
+            retired.cool(0..self.units());
             state.spares.push(Spare { path, region: Some(retired.region().clone()) });
         }
         state.retry = true;

@@ -68,6 +68,11 @@ impl Segment {
         &self.region
     }
 
+    /// Gives up the process's claim on the pages of these units, as far as they hold no others.
+    pub(super) fn cool(&self, units: Range<u64>) {
+        self.region.cool(HEADER_PAGE + units.start as usize * 8..HEADER_PAGE + units.end as usize * 8);
+    }
+
     /// Where LSNs of the segment lie.
     #[inline]
     pub(super) fn data(&self) -> *mut u8 {

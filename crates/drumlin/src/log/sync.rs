@@ -25,6 +25,9 @@ use crate::sync::{Condvar, Mutex};
 use super::format::{MARK_UNITS, Mark, RecordKind, Word};
 use super::{Log, Shared};
 
+/// What is read for a mark is given up again by so many units: 1 MiB.
+const PIECE_UNITS: u64 = 1 << 17;
+
 /// Guarded by `Shared::sync`.
 pub(super) struct SyncState {
     /// Somebody has the exclusive right.
@@ -286,6 +289,7 @@ impl Shared {
             let segment = segments.get(((lsn >> shift) - first) as usize)?;
             (segment.index() == lsn >> shift).then(|| segment.load(lsn & self.hot.units_mask))
         };
+        let piece = PIECE_UNITS.min(self.units());
         let mut at = from.0;
         while at < to.0 {
             let raw = load(at);
@@ -298,7 +302,9 @@ impl Shared {
             stretch.count += 1;
             stretch.only_marks &= word.kind == RecordKind::Mark as u8;
             let next = at + word.units();
-            self.cool(at >> shift..next >> shift);
+            if at / piece != next / piece {
+                self.cool(at / piece * piece..next / piece * piece);
+            }
             at = next;
         }
         if at != to.0 {

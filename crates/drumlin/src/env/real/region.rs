@@ -19,11 +19,11 @@ use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use memmap2::{MmapOptions, MmapRaw};
 
-use super::super::{LogRegion, region_length, region_range};
+use super::super::{LogRegion, PAGE_BYTES, region_length, region_range};
 use crate::error::{Error, Result};
 
 /// `synced_length` of a file of which nothing is known.
@@ -40,6 +40,8 @@ pub(super) struct RealRegion {
     /// The file's length at the last whole sync. Relaxed: a stale value costs one more sync.
     synced_length: AtomicU64,
     failed: OnceLock<Error>,
+    /// Pages were given up, and not claimed since. Relaxed: a stale value costs faults.
+    cooled: AtomicBool,
 }
 
 impl RealRegion {
@@ -54,6 +56,7 @@ impl RealRegion {
                 path: path.to_path_buf(),
                 synced_length: AtomicU64::new(UNKNOWN),
                 failed: OnceLock::new(),
+                cooled: AtomicBool::new(false),
             }),
             Err(error) => {
                 if is_new {
@@ -88,12 +91,18 @@ impl LogRegion for RealRegion {
     }
 
     #[allow(unsafe_code)]
-    fn cool(&self) {
+    fn cool(&self, range: Range<usize>) {
+        let (from, to) = (range.start.next_multiple_of(PAGE_BYTES), range.end.min(self.bytes()));
+        let bytes = to.saturating_sub(from) / PAGE_BYTES * PAGE_BYTES;
+        if bytes == 0 {
+            return;
+        }
+        self.cooled.store(true, Ordering::Relaxed);
         #[cfg(target_os = "linux")]
-        // SAFETY: the whole of a shared mapping of a file: its pages belong to the file, and what was stored stays there.
+        // SAFETY: a part of a shared mapping of a file: its pages belong to the file, and what was stored stays there.
         // A refusal leaves them resident. Test: env::real::tests::a_region_that_is_filled_cooled_and_warmed_keeps_its_bytes.
         let _ = unsafe {
-            rustix::mm::madvise(self.base().cast(), self.bytes(), rustix::mm::Advice::LinuxDontNeed)
+            rustix::mm::madvise(self.base().add(from).cast(), bytes, rustix::mm::Advice::LinuxDontNeed)
         };
     }
 
@@ -109,6 +118,9 @@ impl LogRegion for RealRegion {
     /// for the device if the page was dropped meanwhile.
     #[allow(unsafe_code)]
     fn warm(&self) {
+        if !self.cooled.swap(false, Ordering::Relaxed) {
+            return;
+        }
         #[cfg(target_os = "linux")]
         // SAFETY: the whole of a shared mapping of a file: what was stored stays there. A system that does not know the
         // advice refuses it, and stores fault. Test: env::real::tests::a_region_that_is_filled_cooled_and_warmed_keeps_its_bytes.

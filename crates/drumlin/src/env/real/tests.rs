@@ -141,11 +141,13 @@ fn a_region_that_is_filled_cooled_and_warmed_keeps_its_bytes() {
     assert_eq!((&filled[10..16], filled.len()), (&b"header"[..], (64 << 10) + 4096));
     assert!(filled[16..].iter().all(|byte| *byte == 0));
     store(&*region, 5000, b"kept");
-    region.cool();
+    region.cool(0..region.bytes());
     region.warm();
     store(&*region, 5004, b" and more");
     region.warm();
-    region.cool();
+    region.cool(4000..9000);
+    region.cool(region.bytes() - 100..region.bytes() + 9000);
+    region.cool(60..50);
     let bytes = std::fs::read(dir.file("cooled")).unwrap();
     assert_eq!(&bytes[5000..5013], b"kept and more");
 }
