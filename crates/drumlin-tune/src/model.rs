@@ -210,7 +210,12 @@ fn simulated(candidate: &Candidate, wanted: &Wanted) -> Result<Vec<Shape>, Error
     let Settings { memory_bytes, segment_bytes, .. } = wanted.fixed;
     let options = Options { memory_bytes, segment_bytes, ..Options::default() };
     let limit = candidate.memtable_bytes(memory_bytes);
-    let memtable_puts = Workload::memtable_puts(&options, limit, wanted.key_bytes + wanted.value_bytes);
+    let memtable_puts = Workload::memtable_puts(
+        &options,
+        &candidate.options(memory_bytes),
+        limit,
+        wanted.key_bytes + wanted.value_bytes,
+    );
     let keys = wanted.records.max(1);
     let order = match wanted.workload.keys {
         Choice::Sequence => Order::Ascending,

@@ -126,6 +126,8 @@ fn the_same_history_gives_the_same_answers_under_every_pair() {
         keyspace.compact().expect("compact");
         check(&keyspace, None, &model, &format!("{pair:?}, compacted"));
         assert!(db.verify(&mut |_| {}).expect("verify").is_sound(), "{pair:?}");
+        // These the log alone has.
+        write(&keyspace, &mut model, &mut dice, 100);
         drop((keyspace, db));
         let db = open(&fs);
         let keyspace = db.open_keyspace("k").expect("it is there");

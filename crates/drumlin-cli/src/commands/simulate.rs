@@ -49,7 +49,7 @@ pub fn run(args: &Args, asked: &Simulate) -> Result<()> {
         keys: asked.keys.unwrap_or(asked.records),
         key_bytes: asked.key_size,
         value_bytes: asked.value_size,
-        memtable_puts: Workload::memtable_puts(&store, limit, put_bytes),
+        memtable_puts: Workload::memtable_puts(&store, &options, limit, put_bytes),
         order: if asked.ascending { Order::Ascending } else { Order::Random },
     };
     let mut simulation = Simulation::new(options.clone(), workload.clone()).map_err(refused)?;

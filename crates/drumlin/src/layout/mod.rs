@@ -98,6 +98,11 @@ pub fn tier_of(options: &KeyspaceOptions, level: usize) -> usize {
     Tiers::of(options).map_or(level, |tiers| tiers.of_level(level))
 }
 
+/// Containers of a level, which are alike in a trie: one in any other layout.
+pub fn containers_at(options: &KeyspaceOptions, level: usize) -> u64 {
+    Tiers::of(options).map_or(1, |tiers| tiers.containers(level))
+}
+
 /// Bytes that compactions must still write before the layout is in shape, about. 0 if none is due.
 pub fn debt_bytes(levels: &Levels, options: &KeyspaceOptions) -> u64 {
     match Tiers::of(options) {

@@ -136,6 +136,11 @@ impl Tiers {
         })
     }
 
+    /// Containers of a level: in a trie as many as its tier's places differ by; else all is one.
+    pub fn containers(self, level: usize) -> u64 {
+        if self.trie.is_some() { 1 << (FAN_OUT_BITS * self.of_level(level)) } else { 1 }
+    }
+
     /// Where what goes to a tier is cut within `span`, its start excepted: in a trie where the containers begin.
     fn cuts(self, policy: &Policy<'_>, tier: usize, span: &KeySpan) -> Vec<Vec<u8>> {
         match self.trie {

@@ -54,6 +54,20 @@ impl Sample {
         sampler.finish()
     }
 
+    /// One as a table would have that holds about so many of so many keys, each with the same chance; `random` gives numbers from 0 to
+    /// 1. Of tables with the same keys, those whose samples have a hash in common have the key.
+    pub fn drawn(keys: f64, entries: f64, mut random: impl FnMut() -> f64) -> Sample {
+        let absent = (1.0 - entries / keys).clamp(0.0, 1.0);
+        let mut key = -1.0;
+        let mut next = || {
+            // So many are not there before the next that is.
+            let passed = if absent > 0.0 { (random().ln() / absent.ln()).floor() } else { 0.0 };
+            key += 1.0 + passed;
+            (key < keys).then(|| (key / keys * (1u64 << 32) as f64) as u32)
+        };
+        Sample { hashes: std::iter::from_fn(&mut next).take(KEYS_MAX).collect(), deletes: 0 }
+    }
+
     /// True if there is none.
     pub fn is_empty(&self) -> bool {
         self.hashes.is_empty()
@@ -151,6 +165,22 @@ mod tests {
         assert_eq!(share(&[&puts, &mixed]), Some(1.0 - 30.0 / 40.0));
         assert_eq!(share(&[&puts, &Sample::default()]), None);
         assert_eq!(share(&[]), None);
+    }
+
+    #[test]
+    fn drawn_samples_have_as_much_in_common_as_their_tables_would() {
+        let mut dice = Dice(7);
+        let mut random = || (dice.below(1 << 32) + 1) as f64 / (1u64 << 32) as f64;
+        for part in [0.001, 0.1, 0.5, 1.0] {
+            // Two tables, each with this part of all keys: in the mean the same part of one's are in the other, too.
+            let mut garbage = 0.0;
+            for _ in 0..200 {
+                let [a, b] = [(); 2].map(|()| Sample::drawn(1e6, part * 1e6, &mut random));
+                garbage += Sample::garbage(&[&a, &b]).expect("samples") / 200.0;
+            }
+            assert!((garbage - part / 2.0).abs() < 0.02, "{part}: {garbage}");
+        }
+        assert_eq!(Sample::drawn(3.0, 3.0, random).numbers().len(), 4);
     }
 
     #[test]
