@@ -78,6 +78,8 @@ pub struct Row {
     pub table_write_amplification: Option<Span>,
     /// Bytes of tables for each of the user's that is there.
     pub table_space_amplification: Option<Span>,
+    /// Reads of files for an operation.
+    pub reads_per_operation: Option<Span>,
     /// Resident bytes, at most.
     pub resident_peak: Option<Span>,
     /// The budget of memory.
@@ -124,6 +126,7 @@ pub fn rows(kept: &Kept) -> Vec<Row> {
                 write_amplification: span("write_amplification"),
                 table_write_amplification: span("table_write_amplification"),
                 table_space_amplification: span("table_space_amplification"),
+                reads_per_operation: span("reads_per_operation"),
                 resident_peak: span("resident_peak"),
                 memory_bytes: last["memory_bytes"].as_f64().unwrap_or(0.0),
                 tables: span("tables"),

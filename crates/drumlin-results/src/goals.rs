@@ -87,6 +87,15 @@ pub enum Goal {
         /// At most.
         most: f64,
     },
+    /// Reads of files for an operation, in one run.
+    Reads {
+        /// At this workload.
+        workload: &'static str,
+        /// Which run.
+        run: u64,
+        /// At most.
+        most: f64,
+    },
     /// What was found, as near as this to what was foretold.
     Foretold {
         /// Which figure: of `comparisons`.
@@ -118,6 +127,9 @@ impl Goal {
         let each = |rows: &[&Row], judge: &dyn Fn(&Row) -> Option<(String, bool)>| each(rows, runs, judge);
         let ours = |workload: &str| {
             rows.iter().filter(|row| row.engine == OURS && row.workload == workload).collect::<Vec<_>>()
+        };
+        let in_run = |workload: &str, run: u64| {
+            ours(workload).into_iter().filter(|row| row.run == run).collect::<Vec<_>>()
         };
         let (says, found): (String, Vec<(String, bool)>) = match *self {
             Goal::Times { workload, engine, least } => {
@@ -205,7 +217,7 @@ impl Goal {
                     Some((format!("{times:.2}"), times <= most))
                 };
                 (
-                    format!("{workload}: tables written at most {most:.0} times, without the log"),
+                    format!("{workload}: tables written at most {most:.1} times, without the log"),
                     each(&ours(workload), &written),
                 )
             }
@@ -214,10 +226,19 @@ impl Goal {
                     let times = row.table_space_amplification?.most;
                     Some((format!("{times:.2}"), times <= most))
                 };
-                let rows: Vec<&Row> = ours(workload).into_iter().filter(|row| row.run == run).collect();
                 (
                     format!("{workload}: tables of at most {most:.2} bytes for each of the user's"),
-                    each(&rows, &space),
+                    each(&in_run(workload, run), &space),
+                )
+            }
+            Goal::Reads { workload, run, most } => {
+                let reads = |row: &Row| {
+                    let times = row.reads_per_operation?.median;
+                    Some((format!("{times:.3}"), times <= most))
+                };
+                (
+                    format!("{workload}: at most {most:.2} reads of files for each"),
+                    each(&in_run(workload, run), &reads),
                 )
             }
             Goal::Foretold { what, within } => {
@@ -342,11 +363,14 @@ mod tests {
         let mut filled = line(1, OURS, 1, 2.0, 1.0);
         filled["table_write_amplification"] = 4.2.into();
         filled["table_space_amplification"] = 1.5.into();
+        filled["reads_per_operation"] = 1.02.into();
         let holds = |goal| judged(goal, vec![filled.clone()]).holds;
         let written = |most| holds(Goal::Written { workload: "fillrandom", most });
         assert!(written(4.2) && !written(4.0));
         let space = |run, most| holds(Goal::Space { workload: "fillrandom", run, most });
         assert!(space(1, 1.5) && !space(1, 1.4) && !space(0, 1.5));
+        let reads = |run, most| holds(Goal::Reads { workload: "fillrandom", run, most });
+        assert!(reads(1, 1.02) && !reads(1, 1.01) && !reads(0, 1.02));
     }
 
     #[test]

@@ -537,12 +537,57 @@ pub const MEASUREMENTS: &[Measurement] = &[
         ],
     },
     Measurement {
+        name: "trie-sustained",
+        shows: "trie: sustained puts, 30 million records, nothing owed at the end",
+        minutes: 12,
+        program: Peers,
+        with: "--layout trie \
+               --grid --engines drumlin,rocksdb --num 30000000 --grid-num 1000000 --memory 512 --memtable 64 \
+               --benchmarks fillrandom",
+        runs: &["--threads 2"],
+        rounds: 5,
+        drawn: Bars,
+        goals: &[
+            Goal::Times { workload: "fillrandom", engine: ROCKSDB, least: 4.0 },
+            Goal::Written { workload: "fillrandom", most: 5.6 },
+        ],
+    },
+    Measurement {
+        name: "trie-written",
+        shows: "trie: what puts write, five levels deep",
+        minutes: 5,
+        program: Bench,
+        // A table of the last level for 4096 memtables.
+        with: "--layout trie --num 40000000 --memory 64 --memtable 1 --segment 1 --table-size 2097152 --bloom-bits 16 \
+               --compression none --threads 2 --benchmarks filluniquerandom",
+        runs: &[""],
+        rounds: 1,
+        drawn: No,
+        goals: &[Goal::Written { workload: "filluniquerandom", most: 5.6 }],
+    },
+    Measurement {
+        name: "trie-reads",
+        shows: "trie: reads of a get from the device, with all filters in memory and with a tenth of them at most",
+        minutes: 8,
+        program: Bench,
+        with: "--layout trie --num 30000000 --bloom-bits 16 --compression none --threads 2 --reads 200000 --direct-reads \
+               --benchmarks readrandom,readmissing",
+        // Of tables a store holds 9 of 32 parts of its memory; filters are 60 MB.
+        runs: &["--memory 512 --memtable 16", "--memory 20 --memtable 2"],
+        rounds: 1,
+        drawn: No,
+        goals: &[
+            Goal::Reads { workload: "readrandom", run: 0, most: 1.05 },
+            Goal::Reads { workload: "readrandom", run: 1, most: 2.05 },
+        ],
+    },
+    Measurement {
         name: "simulation",
         shows: "what was simulated, beside a real store of 30 million records",
         minutes: 4,
         program: Simulate,
         with: "--records 30000000 --memory 256 --real",
-        runs: LAYOUTS,
+        runs: &["--layout leveled", "--layout tiered", "--layout lazy-leveled", "--layout trie"],
         rounds: 1,
         drawn: No,
         goals: &[
