@@ -169,6 +169,8 @@ pub const WORKLOADS: &[Workload] = &[
     Workload { beside_writer: true, ..one("readwhilewriting", "gets random keys beside one thread that puts", Full, Uniform, &[(Get, 1.0)]) },
     Workload { beside_writer: true, ..one("seekrandomwhilewriting", "scans beside one thread that puts", Full, Uniform, &[(Scan, 1.0)]) },
     one("readrandomwriterandom", "90 % gets, 10 % puts of random keys", Full, Uniform, &[(Get, 0.9), (Put, 0.1)]),
+    one("mixget5", "5 % gets, 95 % puts of random keys (LSM-trie)", Full, Uniform, &[(Get, 0.05), (Put, 0.95)]),
+    one("mixget95", "95 % gets, 5 % puts of random keys (LSM-trie)", Full, Uniform, &[(Get, 0.95), (Put, 0.05)]),
     one("mixget10", "10 % gets, 90 % puts of random keys (sLSM)", Full, Uniform, &[(Get, 0.1), (Put, 0.9)]),
     one("mixget30", "30 % gets, 70 % puts of random keys (sLSM)", Full, Uniform, &[(Get, 0.3), (Put, 0.7)]),
     one("mixget50", "half gets, half puts of random keys (sLSM)", Full, Uniform, &[(Get, 0.5), (Put, 0.5)]),

@@ -18,6 +18,8 @@ pub enum Name {
     Clsm,
     /// sLSM (2018): runs in memory and in tiers, with filters and fence pointers
     Slsm,
+    /// LSM-trie (USENIX ATC 2015): containers of hashed keys in a trie
+    LsmTrie,
 }
 
 impl Name {
@@ -27,6 +29,7 @@ impl Name {
             Name::Flodb => "flodb",
             Name::Clsm => "clsm",
             Name::Slsm => "slsm",
+            Name::LsmTrie => "lsm-trie",
         }
     }
 }

@@ -69,6 +69,13 @@ pub enum Check {
         /// How many times.
         times: f64,
     },
+    /// No place is above this.
+    AtMost {
+        /// The series.
+        series: &'static str,
+        /// The most.
+        most: f64,
+    },
     /// At `threads` across it is so many times what it is at one; on a machine with so many cores.
     Scales {
         /// The series.
@@ -181,6 +188,11 @@ impl Check {
                 let least = curve(series)?.medians().fold(f64::MAX, f64::min);
                 Verdict::least(least / first, times, " the first at the lowest".into())
             }
+            Check::AtMost { series, most } => {
+                let highest = curve(series)?.peak();
+                let found = format!("{highest:.3} at the highest");
+                if highest <= most { Verdict::Holds(found) } else { Verdict::Fails(found) }
+            }
             Check::Scales { series, threads, times } => {
                 if cores < threads {
                     return Err(format!("it takes {threads} cores, and here are {cores}"));
@@ -265,6 +277,8 @@ mod tests {
             with(|times| Check::Falls { series: "flat", times: 1.0 / times }, 1.0);
         }
         assert_eq!(word(Check::Falls { series: "up", times: 3.9 }), "fails");
+        assert_eq!(word(Check::AtMost { series: "up", most: 4.0 }), "holds");
+        assert_eq!(word(Check::AtMost { series: "up", most: 3.9 }), "fails");
         assert_eq!(word(Check::GainsToTheLeft { series: "flat", of: "up" }), "holds");
         assert_eq!(word(Check::GainsToTheLeft { series: "up", of: "flat" }), "fails");
     }

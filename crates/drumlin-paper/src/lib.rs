@@ -3,7 +3,8 @@
 //! Place: `drumlin paper` shows it. Whole stores are measured by the bench's session, the memory component's parts alone through
 //! `drumlin::map`, other engines by the peers' program.
 //! ```text
-//! flodb clsm slsm  the figures of a paper, by number   figure   what a figure is
+//! flodb clsm slsm lsm_trie   the figures of a paper, by number
+//! figure        what a figure is
 //! args          what can be asked for                lab      what a figure measures with
 //! sweep         stores over threads and memory       parts    a hash and a skiplist alone
 //! partitions    several stores side by side          striped  locks outside a store
@@ -29,6 +30,7 @@ pub mod figure;
 mod flodb;
 pub mod kept;
 pub mod lab;
+mod lsm_trie;
 mod partitions;
 mod parts;
 pub mod point;
@@ -41,5 +43,5 @@ use figure::Figure;
 
 /// All figures, paper by paper, in the order of their numbers.
 pub fn figures() -> impl Iterator<Item = &'static Figure> {
-    flodb::FIGURES.iter().chain(clsm::FIGURES).chain(slsm::FIGURES)
+    [flodb::FIGURES, clsm::FIGURES, slsm::FIGURES, lsm_trie::FIGURES].into_iter().flatten()
 }
