@@ -23,7 +23,7 @@ pub struct Kept {
 impl Kept {
     /// Begins the file of a figure in `directory`, which is made if it is missing. What was kept of it before goes.
     pub fn begin(directory: &Path, figure: &Figure, setting: &Setting, machine: &Machine) -> Result<Kept> {
-        let path = directory.join(figure.file()).with_extension("jsonl");
+        let path = directory.join(format!("{}.jsonl", figure.file()));
         let told = |e: std::io::Error| format!("write {}: {e}", path.display());
         fs::create_dir_all(directory).map_err(told)?;
         let mut file = BufWriter::new(fs::File::create(&path).map_err(told)?);

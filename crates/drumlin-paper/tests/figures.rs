@@ -55,6 +55,8 @@ fn every_figure_is_measured_judged_kept_and_drawn() {
         let read: Vec<Point> = lines.map(|line| serde_json::from_str(line).expect("a point")).collect();
         assert_eq!(read, points);
     }
+    let kept = std::fs::read_dir(&out).expect("there").count();
+    assert_eq!(kept, figures().count(), "each figure has a file of its own");
     assert_eq!(std::fs::read_dir(scratch.path()).expect("there").count(), 1, "stores are removed");
 }
 

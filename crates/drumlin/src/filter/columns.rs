@@ -30,6 +30,12 @@ impl Grid {
         (1..=24).contains(&self.bits) && self.skip <= 32
     }
 
+    /// The container that a place is in: by the bits that all its keys have in common.
+    #[inline]
+    pub fn container(&self, place: u64) -> u64 {
+        place.checked_shr(u64::BITS - u32::from(self.skip)).unwrap_or(0)
+    }
+
     /// The column that a place is in.
     #[inline]
     pub fn column(&self, place: u64) -> u32 {
@@ -82,6 +88,8 @@ mod tests {
         let grid = Grid { skip: 4, bits: 8 };
         assert_eq!(grid.column(0xa560_0000_0000_0000), 0x56);
         assert_eq!(grid.column(u64::MAX), 255);
+        assert_eq!(grid.container(0xa560_0000_0000_0000), 0xa);
+        assert_eq!(Grid { skip: 0, bits: 1 }.container(u64::MAX), 0);
         assert_eq!(Grid { skip: 0, bits: 1 }.column(1 << 63), 1);
         assert!(grid.is_sound() && !Grid::default().is_sound());
     }

@@ -15,11 +15,16 @@ use crate::key::key_prefix;
 use crate::table::TableHandle;
 use crate::table::hashed::{Columns, Row};
 
-/// The columns from that of the place `first` to that of `last` of the tables in `pile`, which is given newest first.
+/// The columns from that of the place `first` to that of `last` of the tables in `pile`, which is given newest first; of those in
+/// other containers, whose columns have the same numbers, none.
 pub fn pile_columns(pile: &[Arc<TableHandle>], grid: Grid, first: u64, last: u64) -> Result<Vec<Columns>> {
+    let container = grid.container(first);
     let (first, last) = (grid.column(first), grid.column(last));
+    let is_inside =
+        |table: &&Arc<TableHandle>| grid.container(key_prefix(&table.meta().smallest)) == container;
+    let pile: Vec<&Arc<TableHandle>> = pile.iter().filter(is_inside).collect();
     let mut all: Vec<Columns> = Vec::new();
-    for table in pile {
+    for table in &pile {
         let meta = table.meta();
         let from = grid.column(key_prefix(&meta.smallest)).max(first);
         let to = grid.column(key_prefix(&meta.largest)).min(last);
@@ -30,7 +35,7 @@ pub fn pile_columns(pile: &[Arc<TableHandle>], grid: Grid, first: u64, last: u64
         }
         for columns in table.columns(grid)? {
             let row = &columns.row;
-            let is_there = |table: &Arc<TableHandle>| table.meta().id == row.table;
+            let is_there = |table: &&Arc<TableHandle>| table.meta().id == row.table;
             let covers = |other: &Columns| {
                 other.row.table == row.table && other.row.first <= row.first && row.last <= other.row.last
             };

@@ -108,6 +108,29 @@ fn a_table_that_a_cluster_does_not_name_is_asked_by_its_own() {
     assert_eq!(named, [3, 4, 99, 100].into());
 }
 
+/// A job writes to all children of a container at once, whose columns have the same numbers.
+#[test]
+fn a_cluster_names_no_table_of_another_container() {
+    let grid = Grid { skip: 1, bits: 7 };
+    let (fs, options) = (fs(), TableOptions { grid: Some(grid), ..columned() });
+    let shelf = Shelf::new(fs.clone(), Arc::new(BlockCache::new(0)));
+    let mut pile: Vec<Arc<TableHandle>> = Vec::new();
+    for run in 0..4u64 {
+        let all = rows(&options, run * 4000..(run + 1) * 4000, 100 * run + 1);
+        let (left, right): (Vec<Row>, Vec<Row>) = all.into_iter().partition(|(key, ..)| key[0] < 0x80);
+        let before = pile.clone();
+        for (side, part) in [left, right].into_iter().enumerate() {
+            let meta = write_over(&fs, 2 * run + side as u64, &options, &part, &before);
+            pile.insert(0, TableHandle::new(&shelf, PathBuf::from(DIR), meta, options.clone()));
+        }
+    }
+    for (top, sides) in [(&pile[0], [7, 5, 3, 1]), (&pile[1], [6, 4, 2, 0])] {
+        let open = top.resident().expect("opens");
+        let cluster = open.properties.cluster.as_ref().expect("a cluster");
+        assert_eq!(cluster.names().map(|row| row.table.0).collect::<Vec<_>>(), sides);
+    }
+}
+
 /// Runs that are several tables side by side, cut at other places each time.
 #[test]
 fn runs_of_several_tables_are_named_piece_by_piece() {
