@@ -155,8 +155,8 @@ fn latencies(lab: &Lab<'_>, tell: &mut Tell<'_>) -> Result<()> {
 fn bucket_reads(lab: &Lab<'_>, tell: &mut Tell<'_>) -> Result<()> {
     for part in PARTS {
         let records = lab.setting.records(ITEMS * part);
-        // Room for filters of two bytes a key, and little for blocks.
-        let mib = ((records * 2 * 4) >> 20).max(16);
+        // Room for filters of two bytes a key, of which an eighth of all memory is, and little for blocks.
+        let mib = ((records * 2 * 10) >> 20).max(16);
         let words = format!(
             "{} --memory {mib} {FOREVER} --layout trie --direct-reads --benchmarks readrandom",
             words(records).replace("--memory 64 ", "")
