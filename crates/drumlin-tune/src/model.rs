@@ -222,7 +222,8 @@ fn simulated(candidate: &Candidate, wanted: &Wanted) -> Result<Vec<Shape>, Error
         _ => Order::Random,
     };
     let (key_bytes, value_bytes) = (wanted.key_bytes as u64, wanted.stored_value_bytes());
-    let workload = Workload { keys, key_bytes, value_bytes, memtable_puts, order };
+    let filter_bytes_max = options.filter_bytes_max();
+    let workload = Workload { keys, key_bytes, value_bytes, memtable_puts, filter_bytes_max, order };
     let mut simulation = Simulation::new(candidate.options(wanted.fixed.memory_bytes), workload)?;
     let overwrites = wanted.workload.begins != Begins::Empty && wanted.share(Kind::writes) > 0.0;
     let turns = if overwrites && keys / memtable_puts < FLUSHES_MANY { STEADY_TURNS } else { 1 };

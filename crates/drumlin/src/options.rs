@@ -63,6 +63,9 @@ pub struct Options {
     /// are all that they use. What the block cache does not hold is a read of the device, each time. A file system that has no
     /// such reads is read as usual. Default false.
     pub direct_reads: bool,
+    /// Tables that are kept open at a time, at most; at least 1. One that is read by a scan or a merge while it is closed stays open
+    /// until that lets go of it. Default `None`: half as many files as the system lets this process open.
+    pub open_files_max: Option<usize>,
     /// How memory in two tiers is kept.
     pub two_tier: TwoTier,
     /// Snapshots that nobody has used for longer than this are released when the next flush or merge begins; until then they may
@@ -87,6 +90,7 @@ impl Default for Options {
             durability: Durability::Process,
             background_threads: 2,
             direct_reads: false,
+            open_files_max: None,
             two_tier: TwoTier::default(),
             snapshot_expiry: None,
             level_paths: BTreeMap::new(),
@@ -155,6 +159,12 @@ impl Options {
         self.log_bytes_max.unwrap_or_else(usual)
     }
 
+    /// Bytes of filters that memory is sure to hold: half of what open tables and blocks have of it. Where filters' bits go by size
+    /// ([`FilterAllocation::BySize`]), tables get no more.
+    pub fn filter_bytes_max(&self) -> u64 {
+        (self.memory_bytes / 16 * 3) as u64
+    }
+
     /// Bytes of a segment of a new store, with so many bytes free on the device. Small memories get small segments, since a
     /// generation is at least one segment long; and so do small devices, which must hold several besides the tables.
     pub(crate) fn segment_bytes_within(&self, free: Option<u64>) -> usize {
@@ -190,6 +200,9 @@ impl Options {
         }
         if self.background_threads == 0 {
             return Err(Error::invalid("background_threads is 0, but flushing needs at least one"));
+        }
+        if self.open_files_max == Some(0) {
+            return Err(Error::invalid("open_files_max is 0, but a read needs at least one table open"));
         }
         self.two_tier.validate()
     }

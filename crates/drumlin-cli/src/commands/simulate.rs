@@ -50,6 +50,7 @@ pub fn run(args: &Args, asked: &Simulate) -> Result<()> {
         key_bytes: asked.key_size,
         value_bytes: asked.value_size,
         memtable_puts: Workload::memtable_puts(&store, &options, limit, put_bytes),
+        filter_bytes_max: store.filter_bytes_max(),
         order: if asked.ascending { Order::Ascending } else { Order::Random },
     };
     let mut simulation = Simulation::new(options.clone(), workload.clone()).map_err(refused)?;

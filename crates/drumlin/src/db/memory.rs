@@ -44,6 +44,8 @@ const PART_BYTES: usize = 512 << 10;
 const PARTS_MAX: usize = 128;
 /// What a part of a compaction may take in any case, in bytes.
 const PART_BYTES_MIN: usize = 512 << 10;
+/// Tables take one of so many parts of the files that a process may have open, unless the options say otherwise.
+const OPEN_FILES_PART: u64 = 2;
 /// What readers hold so long after its flush is no get's: a scan has stopped there.
 const HELD_LONG: Duration = Duration::from_millis(100);
 
@@ -107,6 +109,10 @@ impl Memory {
     /// For a store whose log has segments of so many bytes.
     pub fn new(env: &Env, options: &Options, segment_bytes: usize) -> Memory {
         let eighth = options.memory_bytes / 8;
+        let open_files_max = options.open_files_max.unwrap_or_else(|| {
+            let allowed = env.fs.open_files_max().unwrap_or(u64::MAX);
+            usize::try_from(allowed / OPEN_FILES_PART).unwrap_or(usize::MAX).max(1)
+        });
         let reads = if options.direct_reads { ReadMode::Direct } else { ReadMode::Buffered };
         Memory {
             memtables: Arc::new(Pool::new(4 * eighth)),
@@ -114,7 +120,7 @@ impl Memory {
             retired: Mutex::default(),
             two_tier: options.two_tier,
             segment_bytes,
-            shelf: Shelf::bounded(env.fs.clone(), reads, 3 * eighth),
+            shelf: Shelf::bounded(env.fs.clone(), reads, 3 * eighth, open_files_max),
             jobs: Arc::default(),
             job_share: eighth,
             lent: AtomicUsize::new(0),

@@ -245,6 +245,10 @@ impl FileSystem for FaultyFs {
         self.faults.run(Operation::FreeBytes, path, || self.inner.free_bytes(path))
     }
 
+    fn open_files_max(&self) -> Option<u64> {
+        self.inner.open_files_max()
+    }
+
     fn boot_id(&self) -> [u8; 16] {
         self.inner.boot_id()
     }

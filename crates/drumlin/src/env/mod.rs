@@ -122,6 +122,10 @@ pub trait FileSystem: Send + Sync + 'static {
     fn lock(&self, path: &Path, exclusive: bool) -> Result<Box<dyn FileLock>>;
     /// Bytes that can still be written under `path`, if the system tells.
     fn free_bytes(&self, path: &Path) -> Result<Option<u64>>;
+    /// Files that this process may have open at a time, if the system tells.
+    fn open_files_max(&self) -> Option<u64> {
+        None
+    }
     /// Changes whenever unsynced data may have been lost (a reboot); equal ids mean that
     /// everything written since is still there.
     fn boot_id(&self) -> [u8; 16];

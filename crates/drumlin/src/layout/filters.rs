@@ -7,6 +7,10 @@
 //! read in vain, and as n / f entries where it lies. How large a part is is told by the tables' entries.
 //! Tables keep what they got: the next job that writes them goes by the runs of its time.
 //!
+//! By size, all together get no more bits than memory is sure to hold. A filter that memory does not hold is read anew for a get,
+//! all of it, or not asked; with few bits for all, the deepest run is the first that goes without, where a read of a key that is
+//! there has to look anyway.
+//!
 //! Complexity: O(tables log tables). Concurrency: a value. Tests: here, tests/filters.rs. Origin: see `filter::allocate`.
 
 use std::collections::HashSet;
@@ -73,22 +77,27 @@ impl FilterBits {
         FilterBits { by_level: vec![bits_per_key], grids: Vec::new() }
     }
 
-    /// As the levels are.
-    pub fn of(levels: &Levels, options: &KeyspaceOptions) -> FilterBits {
-        FilterBits::new(levels, options, None, |_, _| {})
+    /// As the levels are, for a memory that holds `bytes_max` of filters.
+    pub fn of(levels: &Levels, options: &KeyspaceOptions, bytes_max: u64) -> FilterBits {
+        FilterBits::new(levels, options, bytes_max, None, |_, _| {})
     }
 
     /// For a flush of about so many entries.
-    pub fn of_flush(levels: &Levels, options: &KeyspaceOptions, entries: u64) -> FilterBits {
-        FilterBits::new(levels, options, None, |runs, _| {
+    pub fn of_flush(levels: &Levels, options: &KeyspaceOptions, bytes_max: u64, entries: u64) -> FilterBits {
+        FilterBits::new(levels, options, bytes_max, None, |runs, _| {
             runs[0].part += 1.0;
             runs[0].entries += entries as f64;
         })
     }
 
     /// For a merge by this plan.
-    pub fn of_merge(levels: &Levels, options: &KeyspaceOptions, plan: &CompactionPlan) -> FilterBits {
-        FilterBits::new(levels, options, Some(plan), |runs, ruler| {
+    pub fn of_merge(
+        levels: &Levels,
+        options: &KeyspaceOptions,
+        bytes_max: u64,
+        plan: &CompactionPlan,
+    ) -> FilterBits {
+        FilterBits::new(levels, options, bytes_max, Some(plan), |runs, ruler| {
             let moved: u64 = plan.tables().map(|(_, table)| table.meta().entries).sum();
             let whole = ruler.part(&plan.span).max(f64::MIN_POSITIVE);
             for (level, span) in plan.landings() {
@@ -107,6 +116,7 @@ impl FilterBits {
     fn new(
         levels: &Levels,
         options: &KeyspaceOptions,
+        bytes_max: u64,
         plan: Option<&CompactionPlan>,
         change: impl FnOnce(&mut Vec<Run>, &Ruler<'_>),
     ) -> FilterBits {
@@ -126,7 +136,9 @@ impl FilterBits {
         change(&mut runs, &ruler);
         let densities: Vec<(f64, f64)> =
             runs.iter().map(|run| (run.part, run.entries / run.part.max(f64::MIN_POSITIVE))).collect();
-        FilterBits { by_level: allocate(&densities, options.filter_bits_per_key), grids: Vec::new() }
+        let entries: f64 = runs.iter().map(|run| run.entries).sum();
+        let bits = options.filter_bits_per_key.min(8.0 * bytes_max as f64 / entries.max(1.0));
+        FilterBits { by_level: allocate(&densities, bits), grids: Vec::new() }
     }
 
     /// In a trie, filters stand in columns at the levels for whose filters, and those above, memory has no such number of bytes.
@@ -163,8 +175,31 @@ mod tests {
         for first in (0..200).step_by(20) {
             sim.place(2, &(first..first + 20).collect::<Vec<u64>>());
         }
-        let bits = FilterBits::of(&sim.levels, &sim.options);
+        let bits = FilterBits::of(&sim.levels, &sim.options, u64::MAX);
         bits.at(1) - bits.at(2)
+    }
+
+    #[test]
+    fn filters_get_no_more_bits_than_memory_holds() {
+        let mut sim = Sim::new(20, 1, 10);
+        sim.options.filter_allocation = FilterAllocation::BySize;
+        sim.options.filter_bits_per_key = 10.0;
+        sim.place(1, &(0..10).map(|n| n * 20).collect::<Vec<u64>>());
+        for first in (0..200).step_by(20) {
+            sim.place(2, &(first..first + 20).collect::<Vec<u64>>());
+        }
+        let of = |bytes_max: u64| FilterBits::of(&sim.levels, &sim.options, bytes_max);
+        let bytes = |bits: &FilterBits| (10.0 * bits.at(1) + 200.0 * bits.at(2)) / 8.0;
+        for room in [15, 100, 262] {
+            let bits = of(room);
+            assert!((bytes(&bits) - room as f64).abs() < 1.0, "{room}: {bits:?}");
+        }
+        assert_eq!(of(0).at(1) + of(0).at(2), 0.0);
+        assert!(of(5).at(2) == 0.0 && of(5).at(1) > 3.0, "the deepest goes without: {:?}", of(5));
+        assert!((bytes(&of(u64::MAX)) - 262.5).abs() < 1.0, "no more than asked for: {:?}", of(u64::MAX));
+        sim.options.filter_allocation = FilterAllocation::Uniform;
+        let bits = FilterBits::of(&sim.levels, &sim.options, 15);
+        assert_eq!((bits.at(1), bits.at(2)), (10.0, 10.0), "who asks for as many for all gets them");
     }
 
     #[test]

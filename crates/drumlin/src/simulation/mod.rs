@@ -72,6 +72,8 @@ pub struct Workload {
     pub value_bytes: u64,
     /// Puts that a memtable holds.
     pub memtable_puts: u64,
+    /// Bytes of filters that memory holds, of which tables get no more ([`Options::filter_bytes_max`]).
+    pub filter_bytes_max: u64,
     /// The order of keys.
     pub order: Order,
 }
@@ -161,7 +163,7 @@ impl Simulation {
             ));
         }
         let levels = Levels::new(bytewise(), Vec::new());
-        let shelf = Shelf::bounded(MemFs::new(), ReadMode::Buffered, 0);
+        let shelf = Shelf::bounded(MemFs::new(), ReadMode::Buffered, 0, usize::MAX);
         Ok(Simulation {
             options: KeyspaceOptions { comparator: bytewise(), ..options },
             workload,
@@ -241,7 +243,7 @@ impl Simulation {
         let put_bytes = self.puts as f64 * self.user_bytes();
         let bytes: u64 = levels.iter().map(|level| level.bytes).sum();
         let space = self.workload.keys as f64;
-        let filters = FilterBits::of(&self.levels, options);
+        let filters = FilterBits::of(&self.levels, options, self.workload.filter_bytes_max);
         let error_at = |level: usize| filter::error_of(filters.at(level as u32));
         // Entries of each run and the error of its filter, from the newest on.
         let of_level0 = self.levels.level(0).iter().map(|table| table.meta().entries as f64);
@@ -386,7 +388,14 @@ mod tests {
             level1_bytes: 64 << 20,
             ..KeyspaceOptions::default()
         };
-        let workload = Workload { keys, key_bytes: 16, value_bytes: 100, memtable_puts: 100_000, order };
+        let workload = Workload {
+            keys,
+            key_bytes: 16,
+            value_bytes: 100,
+            memtable_puts: 100_000,
+            filter_bytes_max: u64::MAX,
+            order,
+        };
         let mut simulation = Simulation::new(options, workload).expect("it can be");
         while simulation.puts < puts {
             simulation.step(puts - simulation.puts).expect("it comes to rest");
@@ -453,8 +462,14 @@ mod tests {
     #[test]
     fn every_level_is_of_one_tier() {
         let tiers = |layout| {
-            let workload =
-                Workload { keys: 1, key_bytes: 1, value_bytes: 1, memtable_puts: 1, order: Order::Random };
+            let workload = Workload {
+                keys: 1,
+                key_bytes: 1,
+                value_bytes: 1,
+                memtable_puts: 1,
+                filter_bytes_max: 0,
+                order: Order::Random,
+            };
             let options = KeyspaceOptions { layout, ..KeyspaceOptions::default() };
             let simulation = Simulation::new(options, workload).expect("it can be");
             [0, 1, 2, 16, 17, 32, 33, 62, 63].map(|level| simulation.tier_of(level))
@@ -466,8 +481,14 @@ mod tests {
 
     #[test]
     fn what_cannot_be_simulated_is_refused() {
-        let workload =
-            Workload { keys: 0, key_bytes: 16, value_bytes: 100, memtable_puts: 1, order: Order::Random };
+        let workload = Workload {
+            keys: 0,
+            key_bytes: 16,
+            value_bytes: 100,
+            memtable_puts: 1,
+            filter_bytes_max: 0,
+            order: Order::Random,
+        };
         assert!(Simulation::new(KeyspaceOptions::default(), workload.clone()).is_err());
         let wrong = KeyspaceOptions {
             layout: Layout::Tiered { runs: 1, merged_percent: 1 },

@@ -543,16 +543,17 @@ impl TableHandle {
             &self.path,
             &self.meta,
             &self.options,
+            &|filter_bytes| self.shelf.residents.has_room(filter_bytes),
             &mut Err,
         )?;
         resident.take_shortcuts(&self.shelf.cache, self.meta.id);
-        let bytes = resident.parts().sum();
-        resident.charge = Some(self.shelf.residents.account.charge(bytes));
+        let (parts, lacks) = (resident.parts(), resident.lacks());
+        resident.charge = Some(self.shelf.residents.account.charge(parts.sum()));
         let resident = Arc::new(resident);
         self.resident.replace(Some(resident.clone()));
         drop(opening);
         // Behind the lock: it may close other tables, and this one.
-        self.shelf.opened(self.me.clone(), bytes);
+        self.shelf.opened(self.me.clone(), parts, lacks);
         Ok(resident)
     }
 

@@ -46,6 +46,8 @@ pub(super) struct Resident {
     /// To the children of a root that has no leaves.
     shortcuts: Option<Shortcuts>,
     filter: Option<Filter>,
+    /// Bytes of a filter that it has in the file and not here.
+    lacks: usize,
     pub(super) tombstones: Arc<Tombstones>,
     /// Of a hashed table.
     hashed: Option<HashedParts>,
@@ -95,14 +97,16 @@ fn open_file(
 }
 
 impl Resident {
-    /// Opens the table at `path` that `meta` describes. A handful of reads. A part that is wrong is left out if
-    /// `problem` lets it pass; without the properties, which say where the parts are, there is no table.
+    /// Opens the table at `path` that `meta` describes. A handful of reads. The filter is left in the file if `has_room` denies that
+    /// there is room for so many bytes. A part that is wrong is left out if `problem` lets it pass; without the properties, which
+    /// say where the parts are, there is no table.
     pub(super) fn load(
         fs: &dyn FileSystem,
         reads: ReadMode,
         path: &Path,
         meta: &TableMeta,
         options: &TableOptions,
+        has_room: &dyn Fn(usize) -> bool,
         problem: OnProblem<'_>,
     ) -> Result<Resident> {
         let file = open_file(fs, reads, path, meta)?;
@@ -127,6 +131,7 @@ impl Resident {
             root: None,
             shortcuts: None,
             filter: None,
+            lacks: 0,
             tombstones: Arc::new(Tombstones::EMPTY),
             hashed: None,
             parts: Parts { index: size_of::<Resident>() + OPEN_FILE_BYTES, ..Parts::default() },
@@ -159,7 +164,12 @@ impl Resident {
             resident.hashed = Some(parts);
         }
         let made_here = resident.properties.filter_check == options.hasher.check_value();
-        if let Some(place) = resident.properties.filter.filter(|_| made_here) {
+        let filter = resident.properties.filter.filter(|_| made_here);
+        let found_room = filter.filter(|place| has_room(place.bytes as usize));
+        if found_room.is_none() {
+            resident.lacks = filter.map_or(0, |place| place.bytes as usize);
+        }
+        if let Some(place) = found_room {
             let filter = block(place).and_then(|filter| {
                 Filter::decode(&filter).ok_or_else(|| malformed(place, "the filter is malformed"))
             });
@@ -194,6 +204,11 @@ impl Resident {
     /// Bytes held, about.
     pub(super) fn parts(&self) -> Parts {
         self.parts
+    }
+
+    /// Bytes of the filter that was left in the file.
+    pub(super) fn lacks(&self) -> usize {
+        self.lacks
     }
 
     /// The file.

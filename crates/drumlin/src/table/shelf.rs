@@ -1,7 +1,7 @@
 //! What all tables of one store share: the file system, the block cache, the list of open ones, the graveyard.
 //!
 //! Memory: indexes, filters and range tombstones of open tables, and the blocks in the cache, live within one bound. The
-//! open tables may take three quarters of it; the cache has what they leave.
+//! open tables may take three quarters of it, their filters half; the cache has what they leave.
 //!
 //! Place: made by `db` at open; every [`TableHandle`] holds it.
 //!
@@ -14,6 +14,7 @@ use crate::cache::BlockCache;
 use crate::env::{FileSystem, ReadMode};
 use crate::table::TableHandle;
 use crate::table::graveyard::Graveyard;
+use crate::table::resident::Parts;
 use crate::table::residents::Residents;
 
 /// The cache keeps at least this fraction of the bound.
@@ -37,13 +38,19 @@ impl Shelf {
     /// For tables in `fs` whose blocks are kept in `cache`; open tables are not bounded.
     #[cfg(test)]
     pub fn new(fs: Arc<dyn FileSystem>, cache: Arc<BlockCache>) -> Arc<Shelf> {
-        let residents = Residents::new(Arc::default(), usize::MAX);
+        let residents = Residents::new(Arc::default(), usize::MAX, usize::MAX);
         Shelf::with(fs, ReadMode::Buffered, cache, residents, usize::MAX)
     }
 
-    /// For tables in `fs`, read as `reads` says, that take at most `bytes_max` while open, cached blocks included.
-    pub fn bounded(fs: Arc<dyn FileSystem>, reads: ReadMode, bytes_max: usize) -> Arc<Shelf> {
-        let residents = Residents::new(Arc::default(), bytes_max / 4 * 3);
+    /// For tables in `fs`, read as `reads` says, that take at most `bytes_max` while open, cached blocks included, and of which at
+    /// most `tables_max` are open.
+    pub fn bounded(
+        fs: Arc<dyn FileSystem>,
+        reads: ReadMode,
+        bytes_max: usize,
+        tables_max: usize,
+    ) -> Arc<Shelf> {
+        let residents = Residents::new(Arc::default(), bytes_max / 4 * 3, tables_max);
         Shelf::with(fs, reads, Arc::new(BlockCache::new(bytes_max)), residents, bytes_max)
     }
 
@@ -76,9 +83,9 @@ impl Shelf {
         self.fit_cache();
     }
 
-    /// Lists a table that was opened.
-    pub(super) fn opened(&self, table: Weak<TableHandle>, bytes: usize) {
-        self.residents.list(table, bytes);
+    /// Lists a table that was opened, without `lacks` bytes of a filter.
+    pub(super) fn opened(&self, table: Weak<TableHandle>, parts: Parts, lacks: usize) {
+        self.residents.list(table, parts, lacks);
         self.fit_cache();
     }
 
@@ -105,7 +112,7 @@ impl Shelf {
     /// Removes files: not for a thread that only reads.
     pub fn sweep(&self) -> usize {
         self.bury(self.graveyard.take_free());
-        self.residents.forget_dead();
+        self.residents.tidy();
         self.fit_cache();
         self.graveyard.len()
     }

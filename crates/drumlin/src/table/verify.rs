@@ -161,8 +161,9 @@ fn check(
     problems: &mut Vec<Corruption>,
     on_bytes: &mut dyn FnMut(u64),
 ) -> Result<()> {
-    let resident =
-        Resident::load(fs, ReadMode::Buffered, path, meta, options, &mut |problem| note(problems, problem))?;
+    let resident = Resident::load(fs, ReadMode::Buffered, path, meta, options, &|_| true, &mut |problem| {
+        note(problems, problem)
+    })?;
     let mut check = Check {
         resident: &resident,
         options,

@@ -94,7 +94,7 @@ impl Store {
     pub(super) fn compact_by(&self, keyspace: &KeyspaceState, plan: &CompactionPlan) -> Result<()> {
         let levels = keyspace.current.load(&epoch::pin()).levels.clone();
         let context = self.job_context(keyspace, |options| {
-            let bits = FilterBits::of_merge(&levels, options, plan);
+            let bits = FilterBits::of_merge(&levels, options, self.options.filter_bytes_max(), plan);
             bits.with_memory(&levels, options, self.memory.filter_share() as u64)
         });
         let outcome = self.always_timed(Timed::Compaction, || run_compaction(plan, &context))?;
@@ -165,7 +165,8 @@ impl Store {
     pub fn flush_context(&self, keyspace: &KeyspaceState, generations: &[Arc<Generation>]) -> JobContext {
         let levels = keyspace.current.load(&epoch::pin()).levels.clone();
         let entries = generations.iter().map(|g| g.memtable.entries() as u64).sum();
-        self.job_context(keyspace, |options| FilterBits::of_flush(&levels, options, entries))
+        let bytes_max = self.options.filter_bytes_max();
+        self.job_context(keyspace, |options| FilterBits::of_flush(&levels, options, bytes_max, entries))
     }
 
     /// The manifest's words for an outcome.

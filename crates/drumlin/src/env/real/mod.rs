@@ -135,6 +135,10 @@ impl FileSystem for RealFs {
         Ok(Some(stat.f_bavail.saturating_mul(stat.f_frsize)))
     }
 
+    fn open_files_max(&self) -> Option<u64> {
+        rustix::process::getrlimit(rustix::process::Resource::Nofile).current
+    }
+
     fn boot_id(&self) -> [u8; 16] {
         self.boot_id
     }
