@@ -12,7 +12,7 @@
 
 use std::sync::OnceLock;
 
-use super::error_of;
+use super::{Span, error_of};
 
 /// Bits a key come in steps of one of so many parts.
 const STEPS_PER_BIT: usize = 4;
@@ -25,7 +25,9 @@ const ROUNDS: usize = 60;
 fn errors() -> &'static [f64] {
     static ERRORS: OnceLock<Vec<f64>> = OnceLock::new();
     ERRORS.get_or_init(|| {
-        (0..=BITS_MAX * STEPS_PER_BIT).map(|step| error_of(step as f64 / STEPS_PER_BIT as f64)).collect()
+        (0..=BITS_MAX * STEPS_PER_BIT)
+            .map(|step| error_of(Span::Line, step as f64 / STEPS_PER_BIT as f64))
+            .collect()
     })
 }
 
@@ -64,7 +66,7 @@ mod tests {
     use super::*;
 
     fn sum_of_errors(runs: &[(f64, f64)], bits: impl Fn(usize) -> f64) -> f64 {
-        runs.iter().enumerate().map(|(n, (count, _))| count * error_of(bits(n))).sum()
+        runs.iter().enumerate().map(|(n, (count, _))| count * error_of(Span::Line, bits(n))).sum()
     }
 
     #[test]

@@ -58,7 +58,7 @@ pub use writer::TableWriter;
 
 use std::fmt;
 
-use crate::filter::Grid;
+use crate::filter::{Grid, Span};
 use crate::key::{ComparatorRef, KeyForm, KeyHasher, Kind, Lsn};
 use crate::options::{Compression, KeyspaceOptions};
 
@@ -151,6 +151,11 @@ impl TableOptions {
             index_root_bytes: Self::INDEX_ROOT_BYTES,
             index_block_bytes: Self::INDEX_BLOCK_BYTES,
         }
+    }
+
+    /// What the probes of a filter lie in: without order no scan goes by, and a get that its filter errs for reads the device.
+    pub(super) fn filter_span(&self) -> Span {
+        if self.form.placer().is_some() { Span::Group } else { Span::Line }
     }
 
     /// For tables of a store that has a budget of so many bytes.

@@ -154,7 +154,7 @@ impl TableWriter {
             places: Vec::new(),
             pile: Vec::new(),
             filter: (options.filter_bits_per_key > 0.0 && !is_columned(&options))
-                .then(|| FilterBuilder::new(options.filter_bits_per_key)),
+                .then(|| FilterBuilder::new(options.filter_span(), options.filter_bits_per_key)),
             sampler: options.form.placer().map(|_| Sampler::default()),
             tombstones: Tombstones::EMPTY,
             last_key: Vec::new(),

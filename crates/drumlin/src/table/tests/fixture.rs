@@ -8,8 +8,10 @@ use crate::iter::{Cursor, RangeTombstone};
 const COMPRESSED: &[u8] = include_bytes!("../../../tests/fixtures/table-v1.tbl");
 /// Without compression: the writer must still write exactly these bytes.
 const RAW: &[u8] = include_bytes!("../../../tests/fixtures/table-v1-raw.tbl");
-/// Of a hashed table, without compression.
-const HASHED: &[u8] = include_bytes!("../../../tests/fixtures/hashed-table-v1.tbl");
+/// Of a hashed table, without compression, with a filter by lines: what it is read from.
+const HASHED_BY_LINES: &[u8] = include_bytes!("../../../tests/fixtures/hashed-table-v1.tbl");
+/// The same with a filter by groups of lines, as it is written now.
+const HASHED: &[u8] = include_bytes!("../../../tests/fixtures/hashed-table-v1-groups.tbl");
 
 fn fixture_options(compression: Compression) -> TableOptions {
     TableOptions { compression, block_bytes: 256, index_root_bytes: 0, index_block_bytes: 120, ..options() }
@@ -78,7 +80,7 @@ fn hashed_fixture_meta() -> TableMeta {
     let rows = hashed_fixture_rows();
     TableMeta {
         id: TableId(43),
-        file_bytes: 34_949,
+        file_bytes: 35_397,
         entries: 424,
         deletes: 84,
         smallest: rows[0].0.clone(),
@@ -86,7 +88,7 @@ fn hashed_fixture_meta() -> TableMeta {
         min_lsn: Lsn(7),
         max_lsn: Lsn(8123),
         raw_bytes: 30_265,
-        content_hash: 16_378_977_248_638_908_492_819_518_169_112_655_338,
+        content_hash: 220_249_301_415_109_156_081_662_427_129_259_898_798,
         seed: 43,
         ..TableMeta::default()
     }
@@ -94,9 +96,29 @@ fn hashed_fixture_meta() -> TableMeta {
 
 #[test]
 fn a_hashed_table_of_version_1_reads_as_it_was_written_and_is_written_to_the_byte() {
-    let (fs, meta, options) = (fs(), hashed_fixture_meta(), hashed_fixture_options());
-    let table = open(&fs, &meta, &options, 1 << 20);
-    fs.set_contents(table.path(), HASHED).expect("sets");
+    let options = hashed_fixture_options();
+    reads_as_it_was_written(HASHED, hashed_fixture_meta(), &options);
+    let by_lines = TableMeta {
+        file_bytes: 34_949,
+        content_hash: 16_378_977_248_638_908_492_819_518_169_112_655_338,
+        ..hashed_fixture_meta()
+    };
+    reads_as_it_was_written(HASHED_BY_LINES, by_lines, &options);
+
+    let (fs, meta) = (super::fs(), hashed_fixture_meta());
+    let written = write(&fs, 43, &options, &hashed_fixture_rows(), Tombstones::EMPTY).expect("writes");
+    assert_eq!(TableMeta { sample: Default::default(), ..written }, meta);
+    let path = Path::new(DIR).join(file_name(meta.id, meta.content_hash));
+    assert!(
+        fs.contents(path).expect("there") == HASHED,
+        "the format changed: give it a new version and fixture"
+    );
+}
+
+fn reads_as_it_was_written(bytes: &[u8], meta: TableMeta, options: &TableOptions) {
+    let fs = fs();
+    let table = open(&fs, &meta, options, 1 << 20);
+    fs.set_contents(table.path(), bytes).expect("sets");
     table.verify(&mut |_| ()).sound().expect("sound");
     let mut cursor = table.cursor(CursorOptions::default());
     cursor.seek_first().expect("readable");
@@ -111,15 +133,6 @@ fn a_hashed_table_of_version_1_reads_as_it_was_written_and_is_written_to_the_byt
     let report = crate::table::inspect::inspect(&*fs, table.path(), Some(options.hasher), &mut |_| {});
     let buckets = report.expect("inspects").buckets.expect("it has buckets");
     assert!(buckets.sources > 0 && buckets.steps > 0, "something moved: {buckets:?}");
-
-    let fs = super::fs();
-    let written = write(&fs, 43, &options, &hashed_fixture_rows(), Tombstones::EMPTY).expect("writes");
-    assert_eq!(TableMeta { sample: Default::default(), ..written }, meta);
-    let path = Path::new(DIR).join(file_name(meta.id, meta.content_hash));
-    assert!(
-        fs.contents(path).expect("there") == HASHED,
-        "the format changed: give it a new version and fixture"
-    );
 }
 
 #[test]
@@ -181,7 +194,7 @@ fn fixtures_are_written() {
     let compressions = [Compression::Lz4, Compression::None].map(fixture_options);
     let sorted = compressions.map(|options| (42, options, fixture_rows(), fixture_tombstones()));
     let hashed = (43, hashed_fixture_options(), hashed_fixture_rows(), Tombstones::EMPTY);
-    let names = ["table-v1.tbl", "table-v1-raw.tbl", "hashed-table-v1.tbl"];
+    let names = ["table-v1.tbl", "table-v1-raw.tbl", "hashed-table-v1-groups.tbl"];
     let mut metas = Vec::new();
     for (name, (id, options, rows, tombstones)) in names.into_iter().zip(sorted.into_iter().chain([hashed])) {
         let fs = fs();
