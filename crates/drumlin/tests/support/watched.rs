@@ -1,0 +1,121 @@
+//! A file system that writes down what tables are asked for, ahead and in earnest.
+//!
+//! Place: around a `MemFs`, by tests of what is read together. Nothing is ever at hand without a read, as of a cold device.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use drumlin::Result;
+use drumlin::env::{DirEntry, FileLock, FileSystem, LogRegion, ReadMode, ReadableFile, WritableFile};
+
+/// What a table was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// That it will be read from this offset on.
+    Ahead(u64),
+    /// To read from there.
+    Read(u64),
+}
+
+impl Event {
+    /// Where.
+    pub fn offset(&self) -> u64 {
+        match self {
+            Event::Ahead(offset) | Event::Read(offset) => *offset,
+        }
+    }
+}
+
+type Events = Arc<Mutex<Vec<Event>>>;
+
+/// Writes down, and passes everything on.
+pub struct WatchedFs {
+    inner: Arc<dyn FileSystem>,
+    events: Events,
+}
+
+impl WatchedFs {
+    /// Watches what goes to `inner`.
+    pub fn new(inner: Arc<dyn FileSystem>) -> Arc<WatchedFs> {
+        Arc::new(WatchedFs { inner, events: Arc::default() })
+    }
+
+    /// What tables were asked for, in order.
+    pub fn events(&self) -> Vec<Event> {
+        self.events.lock().unwrap().clone()
+    }
+
+    /// Begins anew.
+    pub fn forget(&self) {
+        self.events.lock().unwrap().clear();
+    }
+}
+
+struct WatchedFile(Arc<dyn ReadableFile>, Events);
+
+impl WatchedFile {
+    fn note(&self, event: Event) {
+        if self.0.path().extension().is_some_and(|extension| extension == "tbl") {
+            self.1.lock().unwrap().push(event);
+        }
+    }
+}
+
+impl ReadableFile for WatchedFile {
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
+        self.note(Event::Read(offset));
+        self.0.read_exact_at(buffer, offset)
+    }
+    fn bytes(&self) -> u64 {
+        self.0.bytes()
+    }
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+    fn prefetch(&self, offset: u64, bytes: u64) {
+        self.note(Event::Ahead(offset));
+        self.0.prefetch(offset, bytes);
+    }
+}
+
+impl FileSystem for WatchedFs {
+    fn create_dir_all(&self, path: &Path) -> Result<()> {
+        self.inner.create_dir_all(path)
+    }
+    fn list(&self, dir: &Path) -> Result<Vec<DirEntry>> {
+        self.inner.list(dir)
+    }
+    fn exists(&self, path: &Path) -> Result<bool> {
+        self.inner.exists(path)
+    }
+    fn create(&self, path: &Path) -> Result<Box<dyn WritableFile>> {
+        self.inner.create(path)
+    }
+    fn open(&self, path: &Path, mode: ReadMode) -> Result<Arc<dyn ReadableFile>> {
+        Ok(Arc::new(WatchedFile(self.inner.open(path, mode)?, self.events.clone())))
+    }
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        self.inner.rename(from, to)
+    }
+    fn remove(&self, path: &Path) -> Result<()> {
+        self.inner.remove(path)
+    }
+    fn sync_dir(&self, dir: &Path) -> Result<()> {
+        self.inner.sync_dir(dir)
+    }
+    fn map_log(&self, path: &Path, bytes: usize) -> Result<Arc<dyn LogRegion>> {
+        self.inner.map_log(path, bytes)
+    }
+    fn truncate(&self, path: &Path, bytes: u64) -> Result<()> {
+        self.inner.truncate(path, bytes)
+    }
+    fn lock(&self, path: &Path, exclusive: bool) -> Result<Box<dyn FileLock>> {
+        self.inner.lock(path, exclusive)
+    }
+    fn free_bytes(&self, path: &Path) -> Result<Option<u64>> {
+        self.inner.free_bytes(path)
+    }
+    fn boot_id(&self) -> [u8; 16] {
+        self.inner.boot_id()
+    }
+}
