@@ -2,28 +2,19 @@
 //!
 //! Place: around a `MemFs`, by tests of what is read together. Nothing is ever at hand without a read, as of a cold device.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use drumlin::Result;
 use drumlin::env::{DirEntry, FileLock, FileSystem, LogRegion, ReadMode, ReadableFile, WritableFile};
 
 /// What a table was asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// That it will be read from this offset on.
-    Ahead(u64),
-    /// To read from there.
-    Read(u64),
-}
-
-impl Event {
-    /// Where.
-    pub fn offset(&self) -> u64 {
-        match self {
-            Event::Ahead(offset) | Event::Read(offset) => *offset,
-        }
-    }
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// It was told that this will be read; else it was read.
+    pub ahead: bool,
+    /// Which file, and from which offset on.
+    pub place: (PathBuf, u64),
 }
 
 type Events = Arc<Mutex<Vec<Event>>>;
@@ -54,16 +45,17 @@ impl WatchedFs {
 struct WatchedFile(Arc<dyn ReadableFile>, Events);
 
 impl WatchedFile {
-    fn note(&self, event: Event) {
-        if self.0.path().extension().is_some_and(|extension| extension == "tbl") {
-            self.1.lock().unwrap().push(event);
+    fn note(&self, ahead: bool, offset: u64) {
+        let path = self.0.path();
+        if path.extension().is_some_and(|extension| extension == "tbl") {
+            self.1.lock().unwrap().push(Event { ahead, place: (path.to_path_buf(), offset) });
         }
     }
 }
 
 impl ReadableFile for WatchedFile {
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
-        self.note(Event::Read(offset));
+        self.note(false, offset);
         self.0.read_exact_at(buffer, offset)
     }
     fn bytes(&self) -> u64 {
@@ -73,7 +65,7 @@ impl ReadableFile for WatchedFile {
         self.0.path()
     }
     fn prefetch(&self, offset: u64, bytes: u64) {
-        self.note(Event::Ahead(offset));
+        self.note(true, offset);
         self.0.prefetch(offset, bytes);
     }
 }
