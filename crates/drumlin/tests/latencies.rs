@@ -70,15 +70,21 @@ fn every_kind_of_operation_is_counted_and_most_ask_no_clock() {
             batch.put(&keyspace, key(n), "v").unwrap();
             batch.commit().unwrap();
         }
-        for _ in 0..3000 {
+        for n in 0..3000 {
+            assert_eq!(keyspace.multi_get(&[key(n), key(n + 1)]).unwrap().len(), 2);
             assert!(keyspace.iter().unwrap().next().is_some());
         }
         keyspace.put_with("k", "v", WriteOptions { durability: Some(Durability::Disk) }).unwrap();
         keyspace.compact().unwrap();
         let stats = db.stats();
-        for (operation, count) in
-            [("put", 20_001), ("get", 20_000), ("update", 6000), ("batch", 6000), ("scan", 3000)]
-        {
+        for (operation, count) in [
+            ("put", 20_001),
+            ("get", 20_000),
+            ("update", 6000),
+            ("batch", 6000),
+            ("scan", 3000),
+            ("multi_get", 3000),
+        ] {
             let found = of(&stats, operation);
             assert!(found.operations.abs_diff(count) <= count / 2, "{found:?}, but there were {count}");
             assert!(found.p50_ns >= 1000 && found.max_ns >= found.p999_ns, "{found:?}");

@@ -367,9 +367,16 @@ impl Run {
                 }
                 for (snapshot, models) in &self.snapshots {
                     let then = models.get(name).filter(|then| then.id == id);
-                    let want = then.and_then(|then| then.map.get(&keys[0])).map(Vec::as_slice);
-                    let got = snapshot.get(&keyspace, &keys[0]).expect("get");
-                    assert!(got.as_deref() == want, "{context}: {name} {snapshot:?} {:?}", keys[0]);
+                    for (key, got) in
+                        keys.iter().zip(snapshot.multi_get(&keyspace, &keys).expect("multi_get"))
+                    {
+                        let want = then.and_then(|then| then.map.get(key)).map(Vec::as_slice);
+                        assert!(got.as_deref() == want, "{context}: {name} {snapshot:?} {key:?}");
+                        assert!(
+                            snapshot.get(&keyspace, key).expect("get") == got,
+                            "{context}: {name} {key:?}"
+                        );
+                    }
                 }
             }
             84..87 => self.check_scans(name, context),

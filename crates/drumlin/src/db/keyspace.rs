@@ -18,6 +18,7 @@ use crate::version::KeyspaceId;
 
 use super::batch::Operation;
 use super::lookup::{lookup, unless_overtaken};
+use super::lookups::lookups;
 use super::memory::Memory;
 use super::scan::Scan;
 use super::shape::LevelInfo;
@@ -263,12 +264,28 @@ impl Keyspace {
         Ok(found?.value)
     }
 
-    /// The values of several keys, each as of its own instant; use a snapshot for one instant. As many gets.
+    /// The values of several keys, in their order. Each is as of its own instant, as if they were got one after the other; use
+    /// [`Snapshot::multi_get`](crate::Snapshot::multi_get) for one instant. Never waits for a writer. A key may come more than
+    /// once.
+    ///
+    /// Costs as much as so many [gets](Keyspace::get), but they wait together: what has to be read is asked of the device for
+    /// up to 128 keys at once, in rounds, one for each block that one key needs after another. Holds the blocks of a round,
+    /// at most 8 MiB and a block. With [`direct_reads`](crate::Options::direct_reads) blocks are read one after the other.
     ///
     /// # Errors
-    /// [Those of a read](Keyspace#errors-of-reads): the first ends it.
+    /// [Those of a read](Keyspace#errors-of-reads): the first that is met ends it.
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Slice>>> {
-        keys.iter().map(|key| self.get(key)).collect()
+        self.multi_get_at(keys, Lsn::MAX)
+    }
+
+    pub(crate) fn multi_get_at<K: AsRef<[u8]>>(&self, keys: &[K], at: Lsn) -> Result<Vec<Option<Slice>>> {
+        self.db.store.check_readable()?;
+        self.state.check_open()?;
+        let store = &self.db.store;
+        let began = store.sample();
+        let found = lookups(store, &self.state, keys, at);
+        store.timed(Timed::MultiGet, began.as_ref(), || 0);
+        found
     }
 
     /// True if `key` has a value. Costs as much as [`Keyspace::get`].

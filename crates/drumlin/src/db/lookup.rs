@@ -1,6 +1,6 @@
 //! Point lookups: the newest version of a key below a bound, and what it says.
 //!
-//! Place: gets, snapshot gets and read-modify-writes.
+//! Place: gets, snapshot gets and read-modify-writes; `lookups` looks for many keys at once by the same parts.
 //!
 //! Walks the parts of a superversion newest first and stops at the first that has an answer, a
 //! version or a covering range tombstone; within a part the higher LSN wins (I2 makes that right).
@@ -29,6 +29,7 @@ use crate::table::Version;
 use super::keyspace::KeyspaceState;
 use super::slice::Slice;
 use super::store::Store;
+use super::superversion::SuperVersion;
 
 /// What a lookup found.
 pub(crate) struct Found {
@@ -59,19 +60,12 @@ fn search(store: &Store, keyspace: &KeyspaceState, key: &[u8], at: Lsn) -> Resul
         let guard = epoch::pin();
         let superversion = keyspace.current.load(&guard);
         let hash = keyspace.hasher.hash(key);
-        // Where nothing lies below, most keys are there: then what the filter says is not worth a miss.
-        let ask = superversion.generations.len() > 1 || superversion.levels.tables().next().is_some();
+        let ask = asks_filters(superversion);
         if ask {
-            superversion.generations.iter().for_each(|generation| generation.memtable.prefetch(hash));
+            prefetch(superversion, hash);
         }
-        for generation in &superversion.generations {
-            let memtable = &generation.memtable;
-            if ask && !memtable.has_tombstones() && !memtable.may_know(hash) {
-                continue;
-            }
-            if let Some(found) = in_memtable(memtable, key, hash, at, committed) {
-                return Ok(found);
-            }
+        if let Some(found) = in_memory(superversion, key, hash, at, ask, committed) {
+            return Ok(found);
         }
         if let Some(version) = superversion.levels.get_cached(key, hash, at, &guard)? {
             return Ok(in_tables(version));
@@ -81,7 +75,42 @@ fn search(store: &Store, keyspace: &KeyspaceState, key: &[u8], at: Lsn) -> Resul
     Ok(in_tables(levels.get(key, hash, at)?))
 }
 
-fn in_tables(version: Option<Version>) -> Found {
+/// True if what the filters of memtables say is worth a miss. Where nothing lies below, it is not: most keys are there.
+#[inline]
+pub(super) fn asks_filters(superversion: &SuperVersion) -> bool {
+    superversion.generations.len() > 1 || superversion.levels.tables().next().is_some()
+}
+
+/// Starts to load what the memtables look at first for a key of this hash.
+#[inline]
+pub(super) fn prefetch(superversion: &SuperVersion, hash: u64) {
+    superversion.generations.iter().for_each(|generation| generation.memtable.prefetch(hash));
+}
+
+/// What the memtables say about `key` as of `at`, if anything; the filters first, if they are to be asked.
+#[inline]
+pub(super) fn in_memory(
+    superversion: &SuperVersion,
+    key: &[u8],
+    hash: u64,
+    at: Lsn,
+    ask: bool,
+    committed: impl Fn(u32, Lsn) -> bool + Copy,
+) -> Option<Found> {
+    for generation in &superversion.generations {
+        let memtable = &generation.memtable;
+        if ask && !memtable.has_tombstones() && !memtable.may_know(hash) {
+            continue;
+        }
+        if let Some(found) = in_memtable(memtable, key, hash, at, committed) {
+            return Some(found);
+        }
+    }
+    None
+}
+
+/// What the tables say, as it is told.
+pub(super) fn in_tables(version: Option<Version>) -> Found {
     match version {
         None => Found { lsn: Lsn::ZERO, value: None },
         Some(version) => {

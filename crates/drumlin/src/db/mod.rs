@@ -13,6 +13,7 @@ mod keyspace;
 mod keyspaces;
 mod loading;
 mod lookup;
+mod lookups;
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod memory;

@@ -139,6 +139,19 @@ impl Snapshot {
         value
     }
 
+    /// The values of several keys as of the snapshot, in their order. Costs as much as [`Keyspace::multi_get`].
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`]: the first that is met ends it.
+    pub fn multi_get<K: AsRef<[u8]>>(&self, keyspace: &Keyspace, keys: &[K]) -> Result<Vec<Option<Slice>>> {
+        self.pinned.check()?;
+        keyspace.state_in(&self.pinned.db)?;
+        let values = keyspace.multi_get_at(keys, self.pinned.lsn);
+        // As behind a get.
+        self.pinned.check()?;
+        values
+    }
+
     /// The records within `bounds`, from either end. Waits for nobody; costs as much as [`Keyspace::range`].
     ///
     /// # Errors

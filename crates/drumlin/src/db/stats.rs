@@ -116,7 +116,7 @@ pub struct Stats {
     pub log_written_bytes: u64,
     /// About how many bytes of keys and values were written since open.
     pub written_bytes: u64,
-    /// About how many blocks gets have read from files since open.
+    /// About how many blocks gets of one key have read from files since open.
     pub blocks_read_by_gets: u64,
     /// How long operations took since open, of those kinds of which there were any.
     pub latencies: Vec<LatencyStats>,
@@ -250,7 +250,7 @@ impl Stats {
         ratio(moved, self.written_bytes)
     }
 
-    /// Blocks read from files for each get since open; `None` if there was none.
+    /// Blocks read from files for each get of one key since open; `None` if there was none.
     pub fn reads_per_get(&self) -> Option<f64> {
         let gets = self.latencies.iter().find(|found| found.operation == "get")?;
         ratio(self.blocks_read_by_gets, gets.operations)

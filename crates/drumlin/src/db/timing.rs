@@ -39,6 +39,7 @@ const BUCKETS: usize = ((BITS_MAX - FINE_BITS + 1) << FINE_BITS) as usize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Timed {
     Get,
+    MultiGet,
     Put,
     Update,
     Batch,
@@ -49,8 +50,9 @@ pub(crate) enum Timed {
 }
 
 impl Timed {
-    const ALL: [Timed; 8] = [
+    const ALL: [Timed; 9] = [
         Timed::Get,
+        Timed::MultiGet,
         Timed::Put,
         Timed::Update,
         Timed::Batch,
@@ -63,6 +65,7 @@ impl Timed {
     fn name(self) -> &'static str {
         match self {
             Timed::Get => "get",
+            Timed::MultiGet => "multi_get",
             Timed::Put => "put",
             Timed::Update => "update",
             Timed::Batch => "batch",
@@ -79,8 +82,8 @@ impl Timed {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct LatencyStats {
-    /// `get`, `put` (a delete, too), `update` (all that reads and then writes), `batch` (a range delete, too), `scan` (up to
-    /// its first record), `flush`, `compaction`, or `log_sync`.
+    /// `get`, `multi_get` (one call, of however many keys), `put` (a delete, too), `update` (all that reads and then writes),
+    /// `batch` (a range delete, too), `scan` (up to its first record), `flush`, `compaction`, or `log_sync`.
     pub operation: &'static str,
     /// How many there were, about: two hundred may be missing for each thread.
     pub operations: u64,
@@ -218,7 +221,7 @@ impl Timing {
         [Timed::Put, Timed::Update, Timed::Batch].iter().map(|&kind| self.sum(kind, |h| &h.bytes)).sum()
     }
 
-    /// Blocks that gets read from files, about.
+    /// Blocks that gets of one key read from files, about.
     pub fn blocks_read_by_gets(&self) -> u64 {
         self.sum(Timed::Get, |h| &h.blocks_read)
     }

@@ -313,6 +313,11 @@ impl ReadableFile for FaultyReadable {
     fn path(&self) -> &Path {
         self.inner.path()
     }
+
+    // A hint, and no call: there is nothing about it to fail.
+    fn prefetch(&self, offset: u64, bytes: u64) {
+        self.inner.prefetch(offset, bytes);
+    }
 }
 
 struct FaultyRegion {

@@ -11,8 +11,12 @@
 //!    keep everything that is replaced meanwhile in memory.
 //! 4. An obsolete table, and its file, go where the graveyard is swept, after its last reader has gone. See `graveyard`.
 //!
+//! Parts: `steps` (a get that stops where it would have to read).
+//!
 //! Concurrency: the resident parts hang on an [`EpochArc`]; opening is serialized by a mutex that
 //! nothing else is taken under (but what the file system takes). Tests: `table/tests/`.
+
+mod steps;
 
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -36,6 +40,8 @@ use crate::table::index::{Index, Place};
 use crate::table::reads::block_was_read;
 use crate::table::resident::{Parts, Resident};
 use crate::table::{Shelf, TableCheck, TableMeta, TableOptions, Version, file_name, verify};
+
+pub use steps::{Given, Step, Wanted, read_together};
 
 /// One table of a store.
 pub struct TableHandle {

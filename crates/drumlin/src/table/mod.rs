@@ -45,7 +45,7 @@ mod warm;
 mod writer;
 
 pub use cursor::{CursorOptions, TableCursor};
-pub use handle::TableHandle;
+pub use handle::{Given, Step, TableHandle, Wanted, read_together};
 pub use hashed::Verdicts;
 pub use meta::TableMeta;
 pub use pile::pile_columns;

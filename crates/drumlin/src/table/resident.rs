@@ -310,9 +310,32 @@ impl Resident {
 
     /// As `read`, for an index block.
     pub(super) fn read_leaf(&self, place: Place, options: &TableOptions) -> Result<SharedBlock> {
-        let leaf = self.read(place)?;
+        self.checked_leaf(self.read(place)?, place, options)
+    }
+
+    fn checked_leaf(&self, leaf: SharedBlock, place: Place, options: &TableOptions) -> Result<SharedBlock> {
         check_index(&leaf, options).map_err(self.malformed(place))?;
         Ok(leaf)
+    }
+
+    /// True if `read` takes the block by one read into a buffer.
+    pub(super) fn is_read_at_once(&self, place: Place) -> bool {
+        place.end() <= self.file.bytes() && (TRAILER_BYTES as u64..LARGE_FRAME_BYTES).contains(&place.bytes)
+    }
+
+    /// What `read` makes of the bytes of such a block.
+    pub(super) fn decode(&self, place: Place, stored: &[u8]) -> Result<SharedBlock> {
+        frame::check(stored, self.origin(place))?.to_shared()
+    }
+
+    /// What `read_leaf` makes of them.
+    pub(super) fn decode_leaf(
+        &self,
+        place: Place,
+        stored: &[u8],
+        options: &TableOptions,
+    ) -> Result<SharedBlock> {
+        self.checked_leaf(self.decode(place, stored)?, place, options)
     }
 }
 

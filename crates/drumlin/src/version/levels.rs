@@ -122,30 +122,24 @@ impl Levels {
         at: Lsn,
         guard: &Guard,
     ) -> Result<Option<Option<Version>>> {
-        let mut candidates = self.candidates(key);
-        let mut known = Verdicts::default();
-        loop {
-            // Their filters are loaded beside one another.
-            let mut next: [Option<&TableHandle>; LOADED_TOGETHER] = [None; LOADED_TOGETHER];
-            for (slot, table) in next.iter_mut().zip(&mut candidates) {
-                table.prefetch(hash, guard);
-                *slot = Some(table);
-            }
-            for table in next {
-                let Some(table) = table else { return Ok(Some(None)) };
-                let Some(version) = table.get_cached(key, hash, at, &mut known, guard)? else {
-                    return Ok(None);
-                };
-                let Some(covering) = table.newest_covering_cached(key, at, guard) else { return Ok(None) };
-                if let Some(newest) = newer(version, covering) {
-                    return Ok(Some(Some(newest)));
-                }
-            }
-        }
+        self.begin(Sought { key, hash }, guard).end(at, guard)
+    }
+
+    /// The first half of [`Levels::get_cached`]: the filters that it asks first are being loaded.
+    #[inline]
+    pub(super) fn begin<'a>(
+        &'a self,
+        sought: Sought<'a>,
+        guard: &Guard,
+    ) -> Begun<'a, impl Iterator<Item = &'a TableHandle> + 'a> {
+        let candidates = self.candidates(sought.key);
+        let mut begun = Begun { sought, candidates, next: [None; LOADED_TOGETHER] };
+        begun.load(guard);
+        begun
     }
 
     /// The tables that may know the key, newest first.
-    fn candidates<'a>(&'a self, key: &'a [u8]) -> impl Iterator<Item = &'a TableHandle> + 'a {
+    pub(super) fn candidates<'a>(&'a self, key: &'a [u8]) -> impl Iterator<Item = &'a TableHandle> + 'a {
         let comparator = &*self.comparator;
         let of_level = move |(number, tables): &'a (u32, Level)| {
             if *number == 0 {
@@ -278,6 +272,54 @@ impl Levels {
     }
 }
 
+/// A key that is looked for.
+#[derive(Clone, Copy)]
+pub struct Sought<'k> {
+    /// As it is held.
+    pub key: &'k [u8],
+    /// Of it, by the keyspace's hasher.
+    pub hash: u64,
+}
+
+/// A get from what is in memory, before it has looked.
+pub(super) struct Begun<'a, I> {
+    sought: Sought<'a>,
+    candidates: I,
+    /// Those whose filters are loaded beside one another.
+    next: [Option<&'a TableHandle>; LOADED_TOGETHER],
+}
+
+impl<'a, I: Iterator<Item = &'a TableHandle>> Begun<'a, I> {
+    #[inline]
+    fn load(&mut self, guard: &Guard) {
+        self.next = [None; LOADED_TOGETHER];
+        for (slot, table) in self.next.iter_mut().zip(&mut self.candidates) {
+            table.prefetch(self.sought.hash, guard);
+            *slot = Some(table);
+        }
+    }
+
+    /// What the tables say, as of `at`; `None` if what is in memory does not tell.
+    #[inline]
+    pub fn end(mut self, at: Lsn, guard: &Guard) -> Result<Option<Option<Version>>> {
+        let Sought { key, hash } = self.sought;
+        let mut known = Verdicts::default();
+        loop {
+            for table in self.next {
+                let Some(table) = table else { return Ok(Some(None)) };
+                let Some(version) = table.get_cached(key, hash, at, &mut known, guard)? else {
+                    return Ok(None);
+                };
+                let Some(covering) = table.newest_covering_cached(key, at, guard) else { return Ok(None) };
+                if let Some(newest) = newer(version, covering) {
+                    return Ok(Some(Some(newest)));
+                }
+            }
+            self.load(guard);
+        }
+    }
+}
+
 /// About what tables hold of a range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Estimate {
@@ -297,7 +339,7 @@ fn level(comparator: &dyn Comparator, number: u32, tables: Vec<Arc<TableHandle>>
 }
 
 /// A version, or the deletion that a range tombstone above it makes.
-fn newer(version: Option<Version>, covering: Option<Lsn>) -> Option<Version> {
+pub(super) fn newer(version: Option<Version>, covering: Option<Lsn>) -> Option<Version> {
     match covering {
         Some(lsn) if version.as_ref().is_none_or(|v| v.lsn < lsn) => {
             Some(Version { lsn, kind: Kind::Delete, value: Vec::new() })

@@ -30,12 +30,13 @@ mod manifest_tests;
 mod orphans;
 mod settings;
 mod state;
+mod together;
 
 pub use edit::{Change, LEVEL_MAX, VersionEdit};
 pub use identity::{Identity, STORE_FILE};
 pub use level::Level;
 pub use level_cursor::{LevelCursor, PartCursor};
-pub use levels::Levels;
+pub use levels::{Levels, Sought};
 #[cfg(test)]
 pub use manifest::REWRITE_BYTES_MIN;
 pub use manifest::{Manifest, ManifestInfo, make_directory};
