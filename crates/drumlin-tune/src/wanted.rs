@@ -99,8 +99,11 @@ pub const SCAN_LENGTH: usize = 10;
 pub fn workload(name: &str) -> Result<&'static Workload, String> {
     if let Some(workload) = Workload::named(name) {
         return match workload.opens {
-            None => Ok(workload),
             Some(_) => Err(format!("{name} only opens a store: there is nothing to tune")),
+            None if workload.is_of_device() => {
+                Err(format!("{name} reads past the store: there is nothing to tune"))
+            }
+            None => Ok(workload),
         };
     }
     let text = std::fs::read_to_string(Path::new(name)).map_err(|error| {
@@ -197,7 +200,9 @@ mod tests {
     #[test]
     fn a_workload_is_known_by_its_name_or_read() {
         assert_eq!(workload("ycsba").map(|w| w.name), Ok("ycsba"));
-        assert!(workload("open").is_err_and(|why| why.contains("nothing to tune")));
+        for name in ["open", "readdevice"] {
+            assert!(workload(name).is_err_and(|why| why.contains("nothing to tune")));
+        }
         assert!(workload("no such").is_err_and(|why| why.contains("no workload")));
         let given = parsed(r#"{"mix": {"put": 3, "get absent": 1}, "keys": "latest", "begins": "half"}"#)
             .expect("it is well");
