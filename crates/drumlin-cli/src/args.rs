@@ -325,9 +325,10 @@ pub struct Limits {
     /// Measure these only
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub only: Vec<String>,
-    /// Threads, for limits that depend on them [default: as many as processors]
-    #[arg(long, value_name = "N")]
-    pub threads: Option<usize>,
+    /// Threads, for limits that depend on them: a number, or several with commas between; one thread is measured, too [default:
+    /// as many as processors]
+    #[arg(long, value_name = "N", value_delimiter = ',')]
+    pub threads: Vec<usize>,
     /// How long each is measured
     #[arg(long, default_value_t = 0.5)]
     pub seconds: f64,
