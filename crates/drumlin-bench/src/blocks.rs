@@ -37,9 +37,8 @@ impl Blocks {
     /// If a file cannot be opened, or no table has a whole page.
     pub fn open(system: &dyn FileSystem, directory: &Path, mode: ReadMode) -> Result<Blocks> {
         let mut tables = system.list(directory)?;
-        tables.retain(|entry| {
-            !entry.is_dir && entry.name.ends_with(TABLE) && entry.bytes >= PAGE_BYTES as u64
-        });
+        tables
+            .retain(|entry| !entry.is_dir && entry.name.ends_with(TABLE) && entry.bytes >= PAGE_BYTES as u64);
         let step = tables.len().div_ceil(FILES_MAX).max(1);
         let (mut files, mut end) = (Vec::new(), 0);
         for table in tables.iter().step_by(step) {

@@ -151,7 +151,8 @@ const HOT: Choice = HotBlocks { operations: 0.9, blocks: 0.1 };
 use Begins::{Empty, Full, Half};
 use Choice::{HotBlocks, HotKeys, Latest, Permuted, Power, Sequence, Uniform};
 use Kind::{
-    Block, Delete, Get, GetAbsent, GetMany, Insert, Open, Put, PutIfAbsent, PutSynced, Scan, Update, Walk, WalkBack,
+    Block, Delete, Get, GetAbsent, GetMany, Insert, Open, Put, PutIfAbsent, PutSynced, Scan, Update, Walk,
+    WalkBack,
 };
 
 /// All workloads.

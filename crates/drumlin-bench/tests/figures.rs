@@ -86,7 +86,10 @@ fn the_device_is_read_as_the_store_reads_it_and_as_often_as_was_asked() {
         assert_eq!(device.tables, gets.tables, "nothing is flushed where there are tables");
     }
     let lines = lines(&["--benchmarks", "readdevice,readrandom", "--num", "2000"]);
-    assert!(lines[0].tables > Some(0) && lines[1].found == 2000, "what was in memory is in tables: {lines:?}");
+    assert!(
+        lines[0].tables > Some(0) && lines[1].found == 2000,
+        "what was in memory is in tables: {lines:?}"
+    );
 }
 
 #[test]

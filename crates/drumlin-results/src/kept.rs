@@ -18,7 +18,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use drumlin_bench::machine::Machine;
 use serde_json::{Value, json};
 
-use crate::measurements::{MEASUREMENTS, Measurement, Program};
+use crate::measurements::{self, Measurement, Program};
 use crate::{Result, found};
 
 /// Where results go.
@@ -317,7 +317,7 @@ pub fn all(place: &Place) -> Result<Vec<(&'static Measurement, Kept)>> {
     let read = |measurement: &'static Measurement| {
         place.read(measurement.name).map(|kept| kept.map(|kept| (measurement, kept))).transpose()
     };
-    MEASUREMENTS.iter().filter_map(read).collect()
+    measurements::all().filter_map(read).collect()
 }
 
 #[cfg(test)]
