@@ -6,9 +6,12 @@
 //! 2. What cannot be judged, since there is no figure, is said to be so; it does not hold.
 
 use drumlin_bench::report::{grouped, time};
+use drumlin_bench::workload::{Kind, Workload};
+
+use drumlin_bench::limits::Limit;
 
 use crate::comparisons::Comparison;
-use crate::figures::{Row, Span};
+use crate::figures::{Row, Span, allowed};
 
 /// The engine whose goals these are.
 pub const OURS: &str = "Drumlin";
@@ -87,6 +90,47 @@ pub enum Goal {
         /// At most.
         most: f64,
     },
+    /// Reads of files in a second, as a part of those that the device gives in the same run.
+    OfDevice {
+        /// At this workload.
+        workload: &'static str,
+        /// Which run.
+        run: u64,
+        /// At least, in percent.
+        least: f64,
+    },
+    /// The latency that 99 of a hundred keep, as a multiple of that of the device's own reads in the same run.
+    P99OfDevice {
+        /// Of this kind of operation.
+        kind: &'static str,
+        /// At this workload.
+        workload: &'static str,
+        /// Which run.
+        run: u64,
+        /// At most.
+        most: f64,
+    },
+    /// The rate as a part of one of the machine's limits.
+    OfLimit {
+        /// At this workload.
+        workload: &'static str,
+        /// The limit.
+        limit: &'static str,
+        /// By so many threads, the limit's and the workload's.
+        threads: u64,
+        /// At least, in percent.
+        least: f64,
+    },
+    /// How much faster more threads are than one, as a part of how much faster a limit of the machine is with as many. Runs
+    /// of more threads than the machine has cores are left out.
+    Scales {
+        /// At this workload.
+        workload: &'static str,
+        /// The limit.
+        limit: &'static str,
+        /// At least, in percent.
+        least: f64,
+    },
     /// Reads of files for an operation, in one run.
     Reads {
         /// At this workload.
@@ -110,7 +154,18 @@ pub enum Goal {
     },
 }
 
-/// What was found.
+/// What a measurement found.
+#[derive(Clone, Copy)]
+pub struct Found<'a> {
+    /// Its figures.
+    pub rows: &'a [Row],
+    /// What was foretold, beside what was.
+    pub comparisons: &'a [Comparison],
+    /// The machine's limits: those that it measured itself, if any, or those that are kept.
+    pub limits: &'a [Limit],
+}
+
+/// What was judged.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
     /// What must hold.
@@ -122,8 +177,9 @@ pub struct Verdict {
 }
 
 impl Goal {
-    /// Judges the rows, and what was compared, of a measurement of these runs.
-    pub fn judge(&self, rows: &[Row], comparisons: &[Comparison], runs: &[&str]) -> Verdict {
+    /// Judges what was found in a measurement of these runs.
+    pub fn judge(&self, found: &Found<'_>, runs: &[&str]) -> Verdict {
+        let Found { rows, comparisons, limits } = *found;
         let each = |rows: &[&Row], judge: &dyn Fn(&Row) -> Option<(String, bool)>| each(rows, runs, judge);
         let ours = |workload: &str| {
             rows.iter().filter(|row| row.engine == OURS && row.workload == workload).collect::<Vec<_>>()
@@ -231,6 +287,58 @@ impl Goal {
                     each(&in_run(workload, run), &space),
                 )
             }
+            Goal::OfDevice { workload, run, least } => {
+                let part = |row: &Row| {
+                    let reads = row.rate.median * row.reads_per_operation?.median;
+                    let raw = device(rows, row)?.rate.median;
+                    let part = reads / raw * 100.0;
+                    let found = format!("{} of {} reads, {part:.0} %", grouped(reads), grouped(raw));
+                    Some((found, part >= least))
+                };
+                (
+                    format!("{workload}: at least {least:.0} % of the device's reads a second"),
+                    each(&in_run(workload, run), &part),
+                )
+            }
+            Goal::P99OfDevice { kind, workload, run, most } => {
+                let times = |row: &Row| {
+                    let own = percentile(row, kind, P99)?.median;
+                    let raw = percentile(device(rows, row)?, Kind::Block.name(), P99)?.median;
+                    let found = format!("{} against {}", time(own), time(raw));
+                    Some((found, own <= most * raw))
+                };
+                (
+                    format!("p99 of a {kind}: at most {most:.1} times that of the device's reads"),
+                    each(&in_run(workload, run), &times),
+                )
+            }
+            Goal::OfLimit { workload, limit, threads, least } => {
+                let part = |row: &Row| {
+                    let part = row.rate.median / allowed(limits, limit, threads)? * 100.0;
+                    Some((format!("{part:.0} %"), part >= least))
+                };
+                let by_threads: Vec<&Row> =
+                    ours(workload).into_iter().filter(|row| row.threads == threads).collect();
+                let by = if threads == 1 { "one thread".into() } else { format!("{threads} threads") };
+                (
+                    format!("{workload} by {by}: at least {least:.0} % of the limit {limit}"),
+                    each(&by_threads, &part),
+                )
+            }
+            Goal::Scales { workload, limit, least } => {
+                let alone = ours(workload).into_iter().find(|row| row.threads == 1);
+                let scales = |row: &Row| {
+                    let own = row.rate.median / alone?.rate.median;
+                    let most = allowed(limits, limit, row.threads)? / allowed(limits, limit, 1)?;
+                    let part = own / most * 100.0;
+                    Some((format!("{own:.2} times against {most:.2}, {part:.0} %"), part >= least))
+                };
+                let more: Vec<&Row> = ours(workload).into_iter().filter(|row| row.threads > 1).collect();
+                (
+                    format!("{workload}: scales by at least {least:.0} % of what the limit {limit} does"),
+                    each(&more, &scales),
+                )
+            }
             Goal::Reads { workload, run, most } => {
                 let reads = |row: &Row| {
                     let times = row.reads_per_operation?.median;
@@ -271,6 +379,7 @@ impl Goal {
 }
 
 /// Places in [`crate::figures::PERCENTILES`].
+const P99: usize = 2;
 const P999: usize = 3;
 const WORST: usize = 5;
 
@@ -278,6 +387,12 @@ const WORST: usize = 5;
 fn other<'a>(rows: &'a [Row], row: &Row, engine: &str) -> Option<&'a Row> {
     rows.iter()
         .find(|other| (other.run, &other.workload, other.engine.as_str()) == (row.run, &row.workload, engine))
+}
+
+/// The row of the device's own reads, in the same run.
+fn device<'a>(rows: &'a [Row], row: &Row) -> Option<&'a Row> {
+    let of_device = |other: &&Row| Workload::named(&other.workload).is_some_and(Workload::is_of_device);
+    rows.iter().filter(|other| other.run == row.run && other.engine == OURS).find(of_device)
 }
 
 fn percentile(row: &Row, kind: &str, place: usize) -> Option<Span> {
@@ -296,10 +411,22 @@ fn each(rows: &[&Row], runs: &[&str], judge: &dyn Fn(&Row) -> Option<(String, bo
     rows.iter().map(one).collect()
 }
 
+/// The arguments of a run in words, but for these with their values: what tells it from others.
+pub fn apart(run: &str, without: &[&str]) -> String {
+    let (mut words, mut rest) = (run.split_whitespace(), Vec::new());
+    while let Some(word) = words.next() {
+        match without.contains(&word) {
+            true => drop(words.next()),
+            false => rest.push(word),
+        }
+    }
+    rest.join(" ").replace("--", "")
+}
+
 /// What was found in a run, behind what tells it from others.
 fn of_run(run: u64, runs: &[&str], text: String) -> String {
     match runs.get(run as usize).filter(|_| runs.len() > 1) {
-        Some(run) => format!("{}: {text}", run.replace("--", "")),
+        Some(run) => format!("{}: {text}", apart(run, &["--benchmarks"])),
         None => text,
     }
 }
@@ -308,13 +435,15 @@ fn of_run(run: u64, runs: &[&str], text: String) -> String {
 mod tests {
     use super::*;
     use crate::comparisons;
-    use crate::figures::rows;
+    use crate::figures::{limits, rows};
     use crate::kept::Kept;
     use serde_json::{Value, json};
 
     fn judged(goal: Goal, lines: Vec<Value>) -> Verdict {
         let kept = Kept { head: json!({}), at: 0, lines };
-        goal.judge(&rows(&kept), &comparisons::of(&kept), &["--threads 1", "--threads 2"])
+        let (rows, comparisons, limits) = (rows(&kept), comparisons::of(&kept), limits(&kept));
+        let found = Found { rows: &rows, comparisons: &comparisons, limits: &limits };
+        goal.judge(&found, &["--threads 1", "--threads 2 --benchmarks fillrandom"])
     }
 
     fn line(run: u64, engine: &str, threads: u64, rate: f64, worst: f64) -> Value {
@@ -371,6 +500,53 @@ mod tests {
         assert!(space(1, 1.5) && !space(1, 1.4) && !space(0, 1.5));
         let reads = |run, most| holds(Goal::Reads { workload: "fillrandom", run, most });
         assert!(reads(1, 1.02) && !reads(1, 1.01) && !reads(0, 1.02));
+    }
+
+    #[test]
+    fn a_device_is_what_gets_of_the_same_run_are_judged_by() {
+        let gets = |run: u64, rate: f64, p99: f64, kind: &str, workload: &str| {
+            let mut line = line(run, OURS, 1, rate, 1.0);
+            line["workload"] = workload.into();
+            line["reads_per_operation"] = 1.2.into();
+            line["latencies"][0]["kind"] = kind.into();
+            line["latencies"][0]["p99_ns"] = p99.into();
+            line
+        };
+        let lines = vec![
+            gets(0, 80.0, 300.0, "get", "readrandom"),
+            gets(0, 100.0, 100.0, "block", "readdevice"),
+            gets(1, 80.0, 300.0, "get", "readrandom"),
+            gets(1, 1000.0, 50.0, "block", "readdevice"),
+        ];
+        let of = |run, least| Goal::OfDevice { workload: "readrandom", run, least };
+        assert_eq!(judged(of(0, 96.0), lines.clone()).found, "threads 1: 96 of 100 reads, 96 %");
+        assert!(judged(of(0, 95.9), lines.clone()).holds && !judged(of(0, 96.1), lines.clone()).holds);
+        assert!(!judged(of(1, 95.0), lines.clone()).holds, "the device of its own run");
+        let p99 = |run, most| Goal::P99OfDevice { kind: "get", workload: "readrandom", run, most };
+        assert!(judged(p99(0, 3.0), lines.clone()).holds && !judged(p99(0, 2.9), lines.clone()).holds);
+        assert_eq!(judged(p99(1, 3.0), lines.clone()).found, "threads 2: 300 ns against 50 ns");
+        assert!(!judged(of(0, 0.0), lines[..1].to_vec()).holds, "without the device there is nothing to say");
+    }
+
+    #[test]
+    fn limits_are_what_rates_and_their_scaling_are_judged_by() {
+        let limit = |threads: u64, figure: f64| json!({"name": "log-copy", "what": "", "threads": threads, "figure": figure, "unit": "per_second", "failure": null});
+        let lines =
+            vec![line(0, OURS, 1, 60.0, 1.0), line(1, OURS, 2, 90.0, 1.0), limit(1, 100.0), limit(2, 200.0)];
+        let of = |threads, least| {
+            let goal = Goal::OfLimit { workload: "fillrandom", limit: "log-copy", threads, least };
+            judged(goal, lines.clone())
+        };
+        assert!(of(1, 60.0).holds && !of(1, 61.0).holds && of(2, 45.0).holds && !of(2, 46.0).holds);
+        assert_eq!(of(2, 46.0).found, "threads 2: 45 %");
+        assert!(!of(4, 0.0).holds, "nobody measured it");
+        let scales =
+            |least| judged(Goal::Scales { workload: "fillrandom", limit: "log-copy", least }, lines.clone());
+        assert_eq!(scales(75.0).found, "threads 2: 1.50 times against 2.00, 75 %");
+        assert!(scales(75.0).holds && !scales(75.1).holds);
+        let alone = vec![line(0, OURS, 1, 60.0, 1.0), limit(1, 100.0)];
+        let goal = Goal::Scales { workload: "fillrandom", limit: "log-copy", least: 0.0 };
+        assert!(!judged(goal, alone).holds, "one number of threads says nothing of scaling");
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! The project's figures: `cargo x results` runs the measurements of a table, keeps what they said and draws it.
 //!
 //! Place: started by `cargo x results`; runs the release builds of `drumlin` and, where other engines take part, of the
-//! peers' workspace; writes `docs/results/`, `docs/RESULTS.md` and the marked region of the README.
+//! peers' workspace; writes `docs/results/`, `docs/RESULTS.md` and the marked regions of the README and of `docs/choosing.md`.
 //! ```text
 //! measurements  what is measured, and what it must show   table     all that are
 //! run           one measurement, run by run               figures   raw lines as medians
 //! kept          raw lines, and what they were made by     page      RESULTS.md and the README's region
+//! choosing      the table of docs/choosing.md
 //! found         settings that an earlier grid found        picture   bars and latencies as SVG
 //! comparisons   what a program foretold, and what it was  goals     what was found, beside what must hold
 //! ```
@@ -18,6 +19,7 @@
 // The tool is outside the engine: it starts processes, reads the clock and writes the project's files.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod choosing;
 mod comparisons;
 mod figures;
 mod found;

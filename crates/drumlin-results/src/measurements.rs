@@ -98,6 +98,15 @@ impl Measurement {
         }
     }
 
+    /// Whether a run is one for a machine of so many cores: where it is looked at how threads scale, each is to have its own.
+    pub fn is_for(&self, run: &str, cores: usize) -> bool {
+        let scales = self.goals.iter().any(|goal| matches!(goal, Goal::Scales { .. }));
+        let words: Vec<&str> = run.split_whitespace().collect();
+        let threads = words.iter().position(|word| *word == "--threads");
+        let threads = threads.and_then(|at| words.get(at + 1)?.parse::<usize>().ok());
+        !scales || threads.is_none_or(|threads| threads <= cores)
+    }
+
     /// Rounds of a run.
     pub fn rounds(&self, quick: bool) -> u32 {
         if quick { self.rounds.min(2) } else { self.rounds }
@@ -119,7 +128,12 @@ fn scaled(mut words: Vec<String>) -> Vec<String> {
     const PART: u64 = 50;
     for at in 1..words.len() {
         let least = match words[at - 1].as_str() {
-            "--num" | "--grid-num" | "--records" | "--reads" | "--writes" | "--duration" | "--memtable" => 1,
+            "--num" | "--grid-num" | "--records" | "--reads" | "--writes" | "--memtable" => 1,
+            "--duration" => {
+                let seconds = words[at].parse::<f64>().unwrap_or(1.0) / PART as f64;
+                words[at] = seconds.to_string();
+                continue;
+            }
             // A grid of seconds; of the peers it is a flag.
             "--minutes" | "--grid" if words[at].parse::<f64>().is_ok() => {
                 words[at] = "0.02".into();

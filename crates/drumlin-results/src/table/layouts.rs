@@ -9,6 +9,21 @@ use crate::measurements::Drawn::{Bars, No};
 use crate::measurements::Measurement;
 use crate::measurements::Program::{Bench, Peers, Simulate, Tune};
 
+/// A run of a memory component and a layout: what YCSB has that needs no order, in the order in which it is to be done; B and C
+/// find the store of A, and inserts come last.
+macro_rules! unordered {
+    ($memory:literal, $layout:literal) => {
+        concat!("--component ", $memory, " --layout ", $layout, " --benchmarks ycsba,ycsbb,ycsbc,ycsbf,ycsbd")
+    };
+}
+
+/// The same of a layout that has an order: with scans.
+macro_rules! ordered {
+    ($memory:literal, $layout:literal) => {
+        concat!(unordered!($memory, $layout), ",ycsbe")
+    };
+}
+
 /// See the module.
 pub const MEASUREMENTS: &[Measurement] = &[
     Measurement {
@@ -148,6 +163,66 @@ pub const MEASUREMENTS: &[Measurement] = &[
             Goal::Reads { workload: "readrandom", run: 0, most: 1.05 },
             Goal::Reads { workload: "readrandom", run: 1, most: 2.05 },
         ],
+    },
+    Measurement {
+        name: "trie-device",
+        shows: "trie: gets from the device beside its own reads, and beside puts in three mixes",
+        minutes: 10,
+        program: Bench,
+        // Six times the memory; filters are in memory.
+        with: "--layout trie --num 30000000 --bloom-bits 16 --compression none --memory 512 --memtable 16 --direct-reads",
+        runs: &[
+            "--threads 1 --reads 200000 --benchmarks readrandom,readdevice",
+            "--threads 16 --reads 1000000 --benchmarks readrandom,readdevice",
+            "--threads 2 --writes 1000000000 --duration 20 --benchmarks mixget5,mixget50,mixget95",
+        ],
+        rounds: 1,
+        drawn: Bars,
+        goals: &[
+            Goal::OfDevice { workload: "readrandom", run: 0, least: 90.0 },
+            Goal::OfDevice { workload: "readrandom", run: 1, least: 95.0 },
+            Goal::P99OfDevice { kind: "get", workload: "readrandom", run: 0, most: 3.0 },
+            Goal::P99OfDevice { kind: "get", workload: "readrandom", run: 1, most: 3.0 },
+        ],
+    },
+    Measurement {
+        name: "trie-space",
+        shows: "trie: 5 million keys, overwritten ten times, and put and deleted as often",
+        minutes: 6,
+        program: Bench,
+        with: "--layout trie --num 5000000 --writes 50000000 --memory 128 --memtable 16 --threads 2",
+        runs: &["--benchmarks overwrite", "--benchmarks mixwrites"],
+        rounds: 1,
+        drawn: No,
+        // The bound of docs/design/layouts.md.
+        goals: &[
+            Goal::Space { workload: "overwrite", run: 0, most: 4.75 },
+            Goal::Space { workload: "mixwrites", run: 1, most: 4.75 },
+        ],
+    },
+    Measurement {
+        name: "pairs",
+        shows: "every memory component with every layout: YCSB A to F, a store of four times its memory, read past the page cache",
+        minutes: 25,
+        program: Bench,
+        with: "--num 2000000 --memory 64 --direct-reads --threads 2 --duration 5 --reads 1000000000 --writes 1000000000",
+        runs: &[
+            ordered!("sorted", "leveled"),
+            ordered!("sorted", "tiered"),
+            ordered!("sorted", "lazy-leveled"),
+            unordered!("sorted", "trie"),
+            ordered!("two-tier", "leveled"),
+            ordered!("two-tier", "tiered"),
+            ordered!("two-tier", "lazy-leveled"),
+            unordered!("two-tier", "trie"),
+            ordered!("runs", "leveled"),
+            ordered!("runs", "tiered"),
+            ordered!("runs", "lazy-leveled"),
+            unordered!("runs", "trie"),
+        ],
+        rounds: 3,
+        drawn: No,
+        goals: &[],
     },
     Measurement {
         name: "simulation",

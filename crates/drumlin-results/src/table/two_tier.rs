@@ -21,7 +21,11 @@ pub const MEASUREMENTS: &[Measurement] = &[
         runs: THREADS,
         rounds: 5,
         drawn: Bars,
-        goals: &[Goal::Times { workload: "fillrandom", engine: ROCKSDB, least: 10.0 }],
+        goals: &[
+            Goal::Times { workload: "fillrandom", engine: ROCKSDB, least: 10.0 },
+            Goal::OfLimit { workload: "fillrandom", limit: "log-copy-update", threads: 1, least: 55.0 },
+            Goal::OfLimit { workload: "fillrandom", limit: "log-copy-update", threads: 2, least: 45.0 },
+        ],
     },
     Measurement {
         name: "two-tier-sorted",
@@ -93,6 +97,21 @@ pub const MEASUREMENTS: &[Measurement] = &[
         rounds: 5,
         drawn: Bars,
         goals: &[Goal::Times { workload: "readrandom", engine: LMDB, least: 1.0 }],
+    },
+    Measurement {
+        name: "two-tier-scaling",
+        shows: "two tiers: puts that are not logged and gets, all in memory, by number of threads, beside the machine's limits",
+        minutes: 4,
+        program: Bench,
+        with: "--component two-tier --durability memory --num 5000000 --reads 10000000 --memory 6144 --memtable 2048 \
+               --limits --limit chase-huge,update-line-huge --benchmarks filluniquerandom,readrandom",
+        runs: &["--threads 1", "--threads 2", "--threads 4", "--threads 8", "--threads 16"],
+        rounds: 5,
+        drawn: Bars,
+        goals: &[
+            Goal::Scales { workload: "filluniquerandom", limit: "update-line-huge", least: 75.0 },
+            Goal::Scales { workload: "readrandom", limit: "chase-huge", least: 75.0 },
+        ],
     },
     Measurement {
         name: "two-tier-rmw",
