@@ -75,6 +75,11 @@ impl Kind {
         }
     }
 
+    /// True if it asks for more than single keys.
+    pub fn needs_order(self) -> bool {
+        matches!(self, Kind::Scan | Kind::Walk | Kind::WalkBack)
+    }
+
     /// True if it leaves something to flush.
     pub fn writes(self) -> bool {
         use Kind::{Delete, Insert, Put, PutIfAbsent, PutSynced, Update};

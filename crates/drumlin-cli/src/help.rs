@@ -122,8 +122,9 @@ pub const TUNE: &str = "\
 Examples:
   drumlin tune --workload ycsba --num 10000000 --memory 512 --minutes 10
   drumlin tune --workload mine.json --value-size 400 --svg tradeoff.svg
+  drumlin tune --workload mixget30 --unordered
 
-Looks at some 2,500 sets of options: memory component and its runs, layout and its runs, ratio of levels, size of \
+Looks at some 2,500 sets of options (with --unordered some 240 more, of tries): memory component and its runs, layout and its runs, ratio of levels, size of \
 memtables, filter bits, size of blocks. Each is predicted by what its layout comes to, which is simulated; 24 at most, the \
 best of each memory and layout and then ever sparser down the list, are measured on stores that are a sixteenth as large, the best of these on larger ones, the last three and the usual options at \
 full size, three times in turns: what does not beat the usual options by more than trials differ by is not chosen. Stores are made in a directory of their own under --db, or where temporary files go, and removed.
