@@ -201,7 +201,7 @@ impl Goal {
                     let row = *ours(workload).iter().find(|row| row.run == run)?;
                     Some(if is_burst { row.burst_rate? } else { row.rate }.median)
                 };
-                let name = |run: u64| runs.get(run as usize).unwrap_or(&"").replace("--", "");
+                let name = |run: u64| apart(runs.get(run as usize).unwrap_or(&""), &[]);
                 let found =
                     rate(run).zip(rate(of)).map(|(run, of)| (format!("{:.2}", run / of), run / of >= least));
                 let what = if is_burst { "the burst" } else { "the rate" };
@@ -411,11 +411,13 @@ fn each(rows: &[&Row], runs: &[&str], judge: &dyn Fn(&Row) -> Option<(String, bo
     rows.iter().map(one).collect()
 }
 
-/// The arguments of a run in words, but for these with their values: what tells it from others.
+/// The arguments of a run in words, without those in `without` and their values: what tells it from others. Which workloads it has,
+/// and how much of them is done, does not.
 pub fn apart(run: &str, without: &[&str]) -> String {
+    const SIZES: [&str; 4] = ["--benchmarks", "--reads", "--writes", "--duration"];
     let (mut words, mut rest) = (run.split_whitespace(), Vec::new());
     while let Some(word) = words.next() {
-        match without.contains(&word) {
+        match SIZES.contains(&word) || without.contains(&word) {
             true => drop(words.next()),
             false => rest.push(word),
         }
@@ -425,9 +427,9 @@ pub fn apart(run: &str, without: &[&str]) -> String {
 
 /// What was found in a run, behind what tells it from others.
 fn of_run(run: u64, runs: &[&str], text: String) -> String {
-    match runs.get(run as usize).filter(|_| runs.len() > 1) {
-        Some(run) => format!("{}: {text}", apart(run, &["--benchmarks"])),
-        None => text,
+    match runs.get(run as usize).filter(|_| runs.len() > 1).map(|run| apart(run, &[])) {
+        Some(words) if !words.is_empty() => format!("{words}: {text}"),
+        _ => text,
     }
 }
 
@@ -547,6 +549,18 @@ mod tests {
         let alone = vec![line(0, OURS, 1, 60.0, 1.0), limit(1, 100.0)];
         let goal = Goal::Scales { workload: "fillrandom", limit: "log-copy", least: 0.0 };
         assert!(!judged(goal, alone).holds, "one number of threads says nothing of scaling");
+    }
+
+    #[test]
+    fn a_run_is_named_by_what_tells_it_from_others() {
+        let named = |run: &str| of_run(0, &[run, ""], "1".into());
+        assert_eq!(named("--threads 16 --writes 100000"), "threads 16: 1");
+        assert_eq!(
+            named("--memory 24 --direct-reads --reads 7 --bloom-bits 0"),
+            "memory 24 direct-reads bloom-bits 0: 1"
+        );
+        assert_eq!(named("--benchmarks overwrite"), "1", "its goal says of which workload it speaks");
+        assert_eq!(of_run(0, &["--threads 2"], "1".into()), "1", "there are no others");
     }
 
     #[test]

@@ -207,6 +207,8 @@ mod tests {
         );
         assert!(words("--threads 2", true).contains("--num 20000 --grid-num 4000 --reads 6000 --memory 16"));
         assert!(words("--threads 2", true).ends_with("--threads 2"));
+        let pairs = named("pairs").expect("it is there").arguments("", true).join(" ");
+        assert!(pairs.contains("--num 40000 --memory 16") && pairs.contains("--duration 0.1"), "{pairs}");
         let open_loop = named("open-loop").expect("it is there").arguments("", false);
         for word in ["{best of rocksdb in sustained}", "{80% of RocksDB in sustained}"] {
             assert!(open_loop.contains(&word.to_string()), "{open_loop:?}");

@@ -154,7 +154,7 @@ pub fn day(seconds: u64) -> String {
 /// What tells a run from others, beside its threads.
 fn differs(measurement: &Measurement, run: u64) -> String {
     let words = measurement.runs.get(run as usize).copied().unwrap_or_default();
-    apart(words, &["--threads", "--writes", "--benchmarks"])
+    apart(words, &["--threads"])
 }
 
 /// One measurement.
