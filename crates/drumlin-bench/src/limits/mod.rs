@@ -278,11 +278,14 @@ fn rate<S: FnMut(u64)>(threads: usize, time: Duration, begin: impl Fn(usize) -> 
                     ready.wait();
                     ready.wait();
                     let mut done = 0;
-                    while !over.load(Ordering::Relaxed) {
+                    // Once at least: where all processors are busy, it may come to it when the time is over.
+                    loop {
                         (done..done + LOOK_EVERY).for_each(&mut step);
                         done += LOOK_EVERY;
+                        if over.load(Ordering::Relaxed) {
+                            return done;
+                        }
                     }
-                    done
                 })
             })
             .collect();
