@@ -12,6 +12,7 @@ use clap::{Args, ValueEnum};
 use drumlin::{Compression, Durability, FilterAllocation, KeyHash, Layout, Memory, Options, Parts, TwoTier};
 
 use crate::drive::Plan;
+use crate::limits;
 use crate::store::Settings;
 use crate::workload::{WORKLOADS, Workload};
 
@@ -319,6 +320,9 @@ pub struct Bench {
     /// Measure the machine's limits too, and set the figures beside them
     #[arg(long)]
     pub limits: bool,
+    /// Of these, measure those of these names alone
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub limit: Vec<String>,
     /// Draw keys of the first so many records only, where all are drawn alike
     #[arg(long, value_name = "N")]
     pub span: Option<u64>,
@@ -368,6 +372,10 @@ impl Bench {
         within("rate", self.rate.unwrap_or(1.0), 1e-3, 1e9)?;
         within("duration", self.duration.unwrap_or(1.0), 1e-3, 1e9)?;
         within("compression-ratio", self.compression_ratio, 0.0, 1.0)?;
+        if !self.limits {
+            refuse(&[("limit", !self.limit.is_empty())], "--limits")?;
+        }
+        limits::check(&self.limit)?;
         self.composed.check()?;
         self.laid.check()?;
         if self.drain > self.background {

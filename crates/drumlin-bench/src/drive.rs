@@ -1,6 +1,7 @@
 //! Driving: a workload carried out on an engine by so many threads, and timed.
 //!
-//! Place: called by `session` for every workload and round; calls the engine and nothing else while the clock runs.
+//! Place: called by `session` for every workload and round; calls the engine and nothing else while the clock runs, or reads its
+//! files (`blocks`), which are opened before.
 //!
 //! 1. The clock runs from when every thread is ready until the last is done (the burst), and then until the engine owes
 //!    nothing (drained). Where what is counted was written, the drained time is the result.
@@ -18,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use rand::RngExt;
 
+use crate::blocks::{Blocks, PAGE_BYTES};
 use crate::engine::{Engine, Error, Result, Traffic};
 use crate::keys::{Choice, Chooser, mix, write_key};
 use crate::latency::Latency;
@@ -122,6 +124,8 @@ struct Run<'a> {
     engine: &'a dyn Engine,
     workload: &'a Workload,
     plan: &'a Plan,
+    /// What it reads past the engine.
+    blocks: Option<Blocks>,
     /// Keys that there are now: inserts add to them.
     keys: AtomicU64,
     over: AtomicBool,
@@ -146,10 +150,12 @@ const TELL_EVERY: u64 = 1024;
 /// Carries out `workload`.
 pub fn drive(engine: &dyn Engine, workload: &Workload, plan: &Plan, progress: &Progress) -> Result<Measured> {
     let threads = plan.threads.max(1);
+    let blocks = if workload.is_of_device() { Some(engine.blocks()?) } else { None };
     let run = Run {
         engine,
         workload,
         plan,
+        blocks,
         keys: AtomicU64::new(plan.keys),
         over: AtomicBool::new(false),
         ready: Barrier::new(threads as usize + 1 + usize::from(workload.beside_writer)),
@@ -270,6 +276,7 @@ struct Hand<'a> {
     key: Vec<u8>,
     /// Keys of a batch or a multi-get.
     keys: Vec<Vec<u8>>,
+    page: Box<[u8; PAGE_BYTES]>,
     share: Share,
 }
 
@@ -284,6 +291,7 @@ impl<'a> Hand<'a> {
             values: Values::new(plan.compression_ratio, plan.value_bytes, mix(plan.seed) ^ thread),
             key: vec![0; plan.key_bytes],
             keys: Vec::new(),
+            page: Box::new([0; PAGE_BYTES]),
             share: Share {
                 latencies: run.workload.mix.iter().map(|(kind, _)| (*kind, Latency::default())).collect(),
                 ..Share::default()
@@ -461,6 +469,11 @@ impl<'a> Hand<'a> {
                 self.next_key();
                 engine.delete(&self.key)?;
                 self.share.user_bytes += plan.key_bytes as u64;
+            }
+            Kind::Block => {
+                let Some(blocks) = &self.run.blocks else { return Ok(()) };
+                let number = self.chooser.random().random_range(0..blocks.count());
+                blocks.read(number, &mut self.page)?;
             }
             Kind::Walk | Kind::WalkBack | Kind::Open => {}
         }

@@ -7,6 +7,8 @@
 
 use std::error::Error as StdError;
 
+use crate::blocks::Blocks;
+
 /// What can go wrong is the engine's affair.
 pub type Error = Box<dyn StdError + Send + Sync>;
 /// The result of an engine's call.
@@ -104,6 +106,10 @@ pub trait Engine: Send + Sync {
     }
     /// What it moved, if it can be counted where files are called.
     fn traffic(&self) -> Option<Traffic>;
+    /// The pages of its tables as they lie on the device; what is in no table yet is put into one, if there is none.
+    fn blocks(&self) -> Result<Blocks> {
+        Err(format!("{} has no tables that can be read past it", self.name()).into())
+    }
     /// Where its data is.
     fn holds(&self) -> Holds {
         Holds::default()

@@ -11,6 +11,7 @@
 //! medians   rounds put together    limits   what the machine can do
 //! reopen    a closed or killed store, opened   machine   what figures are true of
 //! canvas    what pictures are drawn on      frames    memory that the machine has at hand
+//! blocks    pages of a store's tables, read as they lie there
 //! ```
 //! 1. A write figure's time ends when nothing is owed; the burst stands beside it, never alone.
 //! 2. Every figure is printed with what it hangs on.
@@ -21,6 +22,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 pub mod args;
+pub mod blocks;
 pub mod canvas;
 pub mod counting;
 pub mod drive;

@@ -5,15 +5,16 @@
 //! 1. What is measured is the public interface, with the options that the report states.
 //! 2. Traffic is counted at the file-system seam; what goes into the mapped log is told by the log's own position.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use drumlin::env::{Env, RealFs};
+use drumlin::env::{Env, ReadMode, RealFs};
 use drumlin::{
     Compression, Db, Durability, FilterAllocation, Keyspace, KeyspaceOptions, Layout, LevelInfo, Memory,
     Options, TwoTier, WriteOptions,
 };
 
+use crate::blocks::Blocks;
 use crate::counting::CountingFs;
 use crate::engine::{Change, Engine, Error, Holds, Result, SeeRecord, SeeValue, Traffic};
 
@@ -151,6 +152,7 @@ pub struct Store {
     db: Db,
     keyspace: Keyspace,
     files: Arc<CountingFs>,
+    directory: PathBuf,
     settings: Settings,
 }
 
@@ -173,7 +175,7 @@ impl Store {
         }
         let keyspace = db.keyspace(KEYSPACE, settings.keyspace_options())?;
         let settings = settings.clone().of_existing(&keyspace.options());
-        Ok(Store { db, keyspace, files, settings })
+        Ok(Store { db, keyspace, files, directory: directory.into(), settings })
     }
 
     /// Its figures.
@@ -325,6 +327,15 @@ impl Engine for Store {
         let logged =
             if self.settings.durability == Durability::Memory { 0 } else { self.db.stats().tail * LOG_UNIT };
         Some(Traffic { written: counted.appended + logged, logged, read: counted.read, reads: counted.reads })
+    }
+
+    fn blocks(&self) -> Result<Blocks> {
+        if self.holds().tables == Some(0) {
+            self.db.flush()?;
+            self.db.wait_for_idle()?;
+        }
+        let mode = if self.settings.direct_reads { ReadMode::Direct } else { ReadMode::Buffered };
+        Blocks::open(&*self.files, &self.directory, mode)
     }
 
     fn holds(&self) -> Holds {

@@ -37,6 +37,8 @@ pub enum Kind {
     PutIfAbsent,
     /// Removes a key.
     Delete,
+    /// Reads a page of the store's table files, past the store.
+    Block,
     /// Opens the store.
     Open,
 }
@@ -68,8 +70,14 @@ impl Kind {
             Kind::Update => "update",
             Kind::PutIfAbsent => "put if absent",
             Kind::Delete => "delete",
+            Kind::Block => "block",
             Kind::Open => "open",
         }
+    }
+
+    /// True if it asks for more than single keys.
+    pub fn needs_order(self) -> bool {
+        matches!(self, Kind::Scan | Kind::Walk | Kind::WalkBack)
     }
 
     /// True if it leaves something to flush.
@@ -148,7 +156,8 @@ const HOT: Choice = HotBlocks { operations: 0.9, blocks: 0.1 };
 use Begins::{Empty, Full, Half};
 use Choice::{HotBlocks, HotKeys, Latest, Permuted, Power, Sequence, Uniform};
 use Kind::{
-    Delete, Get, GetAbsent, GetMany, Insert, Open, Put, PutIfAbsent, PutSynced, Scan, Update, Walk, WalkBack,
+    Block, Delete, Get, GetAbsent, GetMany, Insert, Open, Put, PutIfAbsent, PutSynced, Scan, Update, Walk,
+    WalkBack,
 };
 
 /// All workloads.
@@ -163,6 +172,7 @@ pub const WORKLOADS: &[Workload] = &[
     one("readreverse", "reads all records downwards", Full, Sequence, &[(WalkBack, 1.0)]),
     one("readrandom", "gets random keys", Full, Uniform, &[(Get, 1.0)]),
     one("readmissing", "gets random keys that are absent", Full, Uniform, &[(GetAbsent, 1.0)]),
+    one("readdevice", "reads random 4 KiB pages of the table files, past the store: the device's own rate", Full, Uniform, &[(Block, 1.0)]),
     one("readhot", "gets keys, 90 % of them in 10 % of the blocks (cLSM)", Full, HOT, &[(Get, 1.0)]),
     one("multireadrandom", "gets random keys, --batch-size at once", Full, Uniform, &[(GetMany, 1.0)]),
     one("seekrandom", "scans a few records from a random key on", Full, Uniform, &[(Scan, 1.0)]),
@@ -239,6 +249,11 @@ impl Workload {
     /// True if it finds the store as it leaves it, open and unchanged.
     pub fn only_reads(&self) -> bool {
         !self.writes() && !self.beside_writer && self.opens.is_none()
+    }
+
+    /// True if it reads the store's files, past the store.
+    pub fn is_of_device(&self) -> bool {
+        self.mix.iter().any(|(kind, _)| *kind == Block)
     }
 
     /// True if it leaves something to flush and merge.

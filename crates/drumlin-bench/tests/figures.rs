@@ -73,6 +73,26 @@ fn gets_find_what_there_is_and_only_that() {
 }
 
 #[test]
+fn the_device_is_read_as_the_store_reads_it_and_as_often_as_was_asked() {
+    for (more, threads) in [(&["--layout", "trie", "--direct-reads"][..], 2), (&[], 1)] {
+        let threads = threads.to_string();
+        let fixed = ["--benchmarks", "readrandom,readdevice", "--num", "100000", "--memory", "16", "--reads"];
+        let lines = lines(&[&fixed[..], &["3000", "--threads", &threads], more].concat());
+        let [gets, device] = &lines[..] else { panic!("{lines:?}") };
+        assert_eq!((gets.found, device.found, device.operations), (3000, 0, 3000));
+        assert_eq!((device.reads_per_operation, device.read_bytes_per_operation), (Some(1.0), Some(4096.0)));
+        assert_eq!((device.latencies.len(), device.latencies[0].kind), (1, "block"));
+        assert!(gets.reads_per_operation.is_some_and(|reads| reads > 0.1), "{gets:?}");
+        assert_eq!(device.tables, gets.tables, "nothing is flushed where there are tables");
+    }
+    let lines = lines(&["--benchmarks", "readdevice,readrandom", "--num", "2000"]);
+    assert!(
+        lines[0].tables > Some(0) && lines[1].found == 2000,
+        "what was in memory is in tables: {lines:?}"
+    );
+}
+
+#[test]
 fn a_multi_get_counts_for_its_keys_and_a_put_of_a_mix_for_one() {
     let lines =
         lines(&["--benchmarks", "multireadrandom,ycsba,fillseq", "--num", "4000", "--batch-size", "4"]);

@@ -325,9 +325,10 @@ pub struct Limits {
     /// Measure these only
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub only: Vec<String>,
-    /// Threads, for limits that depend on them [default: as many as processors]
-    #[arg(long, value_name = "N")]
-    pub threads: Option<usize>,
+    /// Threads, for limits that depend on them: a number, or several with commas between; one thread is measured, too [default:
+    /// as many as processors]
+    #[arg(long, value_name = "N", value_delimiter = ',')]
+    pub threads: Vec<usize>,
     /// How long each is measured
     #[arg(long, default_value_t = 0.5)]
     pub seconds: f64,
@@ -419,7 +420,10 @@ pub struct Tune {
     /// How long it may take, about, and longer where one store takes longer
     #[arg(long, value_name = "N", default_value_t = 5.0)]
     pub minutes: f64,
-    /// Then measure a grid of 18 candidates at full size, too, this long each, twice, to see how near to its best the choice is
+    /// No order is needed: tries are candidates, too (not for workloads that scan)
+    #[arg(long)]
+    pub unordered: bool,
+    /// Then measure a grid of 18 candidates (22 with --unordered) at full size, too, this long each, twice, to see how near to its best the choice is
     #[arg(long, value_name = "SECONDS")]
     pub grid: Option<f64>,
     /// Draw what reads cost beside what writes cost, of all candidates, into this file

@@ -122,8 +122,9 @@ pub const TUNE: &str = "\
 Examples:
   drumlin tune --workload ycsba --num 10000000 --memory 512 --minutes 10
   drumlin tune --workload mine.json --value-size 400 --svg tradeoff.svg
+  drumlin tune --workload mixget30 --unordered
 
-Looks at some 2,500 sets of options: memory component and its runs, layout and its runs, ratio of levels, size of \
+Looks at some 2,500 sets of options (with --unordered some 240 more, of tries): memory component and its runs, layout and its runs, ratio of levels, size of \
 memtables, filter bits, size of blocks. Each is predicted by what its layout comes to, which is simulated; 24 at most, the \
 best of each memory and layout and then ever sparser down the list, are measured on stores that are a sixteenth as large, the best of these on larger ones, the last three and the usual options at \
 full size, three times in turns: what does not beat the usual options by more than trials differ by is not chosen. Stores are made in a directory of their own under --db, or where temporary files go, and removed.
@@ -288,7 +289,7 @@ With --json: one object a workload and round, as soon as it is done: {\"workload
 \"processor_us\",\"write_amplification\",\"table_write_amplification\",\"reads_per_operation\",\"read_bytes_per_operation\",\
 \"device_written\",\"device_read\",\"space_amplification\",\"user_bytes\",\"tables\",\"table_bytes\",\"table_space_amplification\",\"memtable_bytes\",\"log_bytes\",\
 \"resident_peak\",\"latencies\":[{\"kind\",\"count\",\"mean_ns\",\"p50_ns\",\"p90_ns\",\"p99_ns\",\"p999_ns\",\"p9999_ns\",\
-\"max_ns\"},...]}; a figure that was not taken is null. With --limits then the objects of `drumlin limits`, and one a \
+\"max_ns\"},...]}; a figure that was not taken is null. With --limits (or of it --limit NAMES alone) then the objects of `drumlin limits`, and one a \
 figure: {\"workload\",\"engine\",\"round\",\"rate\",\"limit\",\"at_most\",\"part\"}. With `--benchmarks list`: one object \
 a workload, {\"name\",\"what\"}.";
 
@@ -296,6 +297,7 @@ pub const LIMITS: &str = "\
 Example:
   drumlin limits
   drumlin limits --only wake-late,wake-latest --seconds 60
+  drumlin limits --only chase-huge,log-copy-update --threads 2,4,8
 
 Each limit is the least that a store cannot do without, with nothing around it; `bench --limits` sets figures beside \
 them. Files of --size are written where --db says, or in the system's temporary directory, and removed.

@@ -135,6 +135,9 @@ fn misuse_is_said_before_anything_is_made() {
         (&["bench", "--memory", "1"], "memory_bytes is 1048576, but must be"),
         (&["limits", "--seconds", "inf"], "--seconds must be"),
         (&["limits", "--threads", "0"], "--threads must be"),
+        (&["limits", "--threads", "2,0"], "--threads must be"),
+        (&["bench", "--limits", "--limit", "sync,none"], "there is no limit none; there are fetch-add, "),
+        (&["bench", "--limit", "sync"], "--limit changes nothing without --limits"),
         (&["limits", "--size", "0"], "--size must be"),
         (&["limits", "--only", "sync,none"], "there is no limit none; there are fetch-add, "),
     ] {
@@ -205,6 +208,10 @@ fn figures_stand_beside_the_limits_of_the_machine() {
     assert!(limits.len() >= 15, "{limits:?}");
     let names: Vec<_> = parts.iter().map(|line| line["limit"].as_str().unwrap()).collect();
     assert_eq!(names, ["log-copy", "chase-huge"]);
+    let some = objects(&run(&[&args[..], &["--limit", "chase-huge", "--threads", "2"]].concat()));
+    let named = |line: &Value| Some((line["name"].as_str()?.to_string(), line["threads"].as_u64()?));
+    let chase = |threads| ("chase-huge".to_string(), threads);
+    assert_eq!(some.iter().filter_map(named).collect::<Vec<_>>(), [chase(1), chase(2)]);
     for part in &parts {
         let [rate, most, share] = ["rate", "at_most", "part"].map(|field| part[field].as_f64().unwrap());
         assert!(rate > 0.0 && (rate / most / share - 1.0).abs() < 1e-6, "{part}");

@@ -49,6 +49,24 @@ fn what_is_chosen_can_be_measured_as_it_was_told() {
 }
 
 #[test]
+fn what_needs_no_order_may_be_a_trie() {
+    let store = Store::new();
+    std::fs::create_dir(store.path()).expect("a directory");
+    let small = ["--num", "20000", "--memory", "16", "--minutes", "0.03", "--grid", "0.05"];
+    let candidates = |more: &[&'static str]| {
+        let words = ["--json", "tune", "--workload", "mixget30"];
+        let said = store.run(words.iter().chain(&small).chain(more).copied());
+        assert_eq!(said.code, Some(0), "{said:?}");
+        let grid: Value = serde_json::from_str(said.text().lines().last().expect("a grid")).expect("JSON");
+        let of = |one: &Value| one["candidate"].as_str().expect("text").to_string();
+        grid["grid"].as_array().expect("a grid").iter().map(of).collect::<Vec<_>>()
+    };
+    let tries = |all: &[String]| all.iter().filter(|of| of.contains("trie 8x5")).count();
+    assert!(tries(&candidates(&["--unordered"])) >= 4);
+    assert!(!candidates(&[]).iter().any(|of| of.contains("trie")), "nobody said that order is not needed");
+}
+
+#[test]
 fn what_cannot_be_tuned_is_refused() {
     let store = Store::new();
     for (words, why) in [
@@ -57,6 +75,7 @@ fn what_cannot_be_tuned_is_refused() {
         (vec!["--workload", "ycsba", "--key-size", "3"], "--key-size"),
         (vec!["--workload", "ycsba", "--memory", "1"], "--memory"),
         (vec!["--workload", "ycsba", "--compression-ratio", "7"], "--compression-ratio"),
+        (vec!["--workload", "ycsbe", "--unordered"], "ycsbe has operations that need an order (scan)"),
     ] {
         let said = store.run(["tune"].into_iter().chain(words));
         assert!(said.fails(2).err.contains(why), "{why}");

@@ -5,7 +5,7 @@
 //! 1. A row is one engine at one workload in one run; its figures are over the rounds.
 //! 2. Lines of a grid are no rows: they are shown apart.
 
-use drumlin_bench::limits::{Limit, beside};
+use drumlin_bench::limits::{Limit, Unit, beside};
 use drumlin_bench::medians::median;
 use drumlin_bench::workload::Workload;
 use serde_json::Value;
@@ -156,9 +156,31 @@ fn latencies(lines: &[&Value]) -> Vec<Latencies> {
         .collect()
 }
 
-/// The machine's limits, as measured.
+/// The machine's limits, as measured: each once a number of threads, the median where there were rounds.
 pub fn limits(kept: &Kept) -> Vec<Limit> {
-    kept.lines.iter().filter_map(|line| serde_json::from_value(line.clone()).ok()).collect()
+    let told = |line: &Value| serde_json::from_value(line.clone()).ok();
+    let all: Vec<Limit> = kept.lines.iter().filter_map(told).collect();
+    let same = |a: &Limit, b: &Limit| (&a.name, a.threads) == (&b.name, b.threads);
+    let mut limits: Vec<Limit> = Vec::new();
+    for limit in &all {
+        if limits.iter().any(|other| same(other, limit)) {
+            continue;
+        }
+        let of_rounds = all.iter().filter(|other| same(other, limit)).filter_map(|other| other.figure);
+        let figure = Span::of(of_rounds.collect()).map(|span| span.median);
+        limits.push(Limit { figure, ..limit.clone() });
+    }
+    limits
+}
+
+/// What a limit allows in a second, of all its threads together.
+pub fn allowed(limits: &[Limit], name: &str, threads: u64) -> Option<f64> {
+    let limit = limits.iter().find(|limit| limit.name == name && limit.threads as u64 == threads)?;
+    match limit.unit {
+        Unit::Nanoseconds => Some(threads as f64 * 1e9 / limit.figure?),
+        Unit::PerSecond | Unit::BytesPerSecond => limit.figure,
+        Unit::BitsPerKey => None,
+    }
 }
 
 /// Sets the limits beside the rows of a measurement.
@@ -263,5 +285,18 @@ mod tests {
         let measured = Kept { lines: vec![limit], ..kept.clone() };
         set_limits(&mut rows, &kept, &limits(&measured));
         assert_eq!(rows[0].limit, Some(("log-copy".into(), 200.0)));
+    }
+
+    #[test]
+    fn limits_are_medians_over_rounds_by_number_of_threads() {
+        let limit = |threads: u64, figure: f64| json!({"run": 0, "name": "chase", "what": "", "threads": threads, "figure": figure, "unit": "nanoseconds", "failure": null});
+        let rate = json!({"name": "sync", "what": "", "threads": 1, "figure": 50.0, "unit": "per_second", "failure": null});
+        let lines = vec![limit(1, 90.0), limit(2, 120.0), limit(1, 100.0), rate, limit(1, 300.0)];
+        let limits = limits(&Kept { head: json!({}), at: 0, lines });
+        let short: Vec<_> = limits.iter().map(|limit| (limit.threads, limit.figure)).collect();
+        assert_eq!(short, [(1, Some(100.0)), (2, Some(120.0)), (1, Some(50.0))]);
+        assert_eq!(allowed(&limits, "chase", 1).map(f64::round), Some(1e7));
+        assert_eq!(allowed(&limits, "chase", 2).map(f64::round), Some(16_666_667.0));
+        assert_eq!((allowed(&limits, "sync", 1), allowed(&limits, "sync", 2)), (Some(50.0), None));
     }
 }

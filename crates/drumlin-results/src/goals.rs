@@ -4,11 +4,16 @@
 //!
 //! 1. A goal speaks of medians, and is judged in every run of its measurement that it speaks of.
 //! 2. What cannot be judged, since there is no figure, is said to be so; it does not hold.
+//!
+//! Tests: `goals_tests.rs`.
 
 use drumlin_bench::report::{grouped, time};
+use drumlin_bench::workload::{Kind, Workload};
+
+use drumlin_bench::limits::Limit;
 
 use crate::comparisons::Comparison;
-use crate::figures::{Row, Span};
+use crate::figures::{Row, Span, allowed};
 
 /// The engine whose goals these are.
 pub const OURS: &str = "Drumlin";
@@ -87,6 +92,47 @@ pub enum Goal {
         /// At most.
         most: f64,
     },
+    /// Reads of files in a second, as a part of those that the device gives in the same run.
+    OfDevice {
+        /// At this workload.
+        workload: &'static str,
+        /// Which run.
+        run: u64,
+        /// At least, in percent.
+        least: f64,
+    },
+    /// The latency that 99 of a hundred keep, as a multiple of that of the device's own reads in the same run.
+    P99OfDevice {
+        /// Of this kind of operation.
+        kind: &'static str,
+        /// At this workload.
+        workload: &'static str,
+        /// Which run.
+        run: u64,
+        /// At most.
+        most: f64,
+    },
+    /// The rate as a part of one of the machine's limits.
+    OfLimit {
+        /// At this workload.
+        workload: &'static str,
+        /// The limit.
+        limit: &'static str,
+        /// By so many threads, the limit's and the workload's.
+        threads: u64,
+        /// At least, in percent.
+        least: f64,
+    },
+    /// How much faster more threads are than one, as a part of how much faster a limit of the machine is with as many. Runs
+    /// of more threads than the machine has cores are left out.
+    Scales {
+        /// At this workload.
+        workload: &'static str,
+        /// The limit.
+        limit: &'static str,
+        /// At least, in percent.
+        least: f64,
+    },
     /// Reads of files for an operation, in one run.
     Reads {
         /// At this workload.
@@ -110,7 +156,18 @@ pub enum Goal {
     },
 }
 
-/// What was found.
+/// What a measurement found.
+#[derive(Clone, Copy)]
+pub struct Found<'a> {
+    /// Its figures.
+    pub rows: &'a [Row],
+    /// What was foretold, beside what was.
+    pub comparisons: &'a [Comparison],
+    /// The machine's limits: those that it measured itself, if any, or those that are kept.
+    pub limits: &'a [Limit],
+}
+
+/// What was judged.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
     /// What must hold.
@@ -122,8 +179,9 @@ pub struct Verdict {
 }
 
 impl Goal {
-    /// Judges the rows, and what was compared, of a measurement of these runs.
-    pub fn judge(&self, rows: &[Row], comparisons: &[Comparison], runs: &[&str]) -> Verdict {
+    /// Judges what was found in a measurement of these runs.
+    pub fn judge(&self, found: &Found<'_>, runs: &[&str]) -> Verdict {
+        let Found { rows, comparisons, limits } = *found;
         let each = |rows: &[&Row], judge: &dyn Fn(&Row) -> Option<(String, bool)>| each(rows, runs, judge);
         let ours = |workload: &str| {
             rows.iter().filter(|row| row.engine == OURS && row.workload == workload).collect::<Vec<_>>()
@@ -145,7 +203,7 @@ impl Goal {
                     let row = *ours(workload).iter().find(|row| row.run == run)?;
                     Some(if is_burst { row.burst_rate? } else { row.rate }.median)
                 };
-                let name = |run: u64| runs.get(run as usize).unwrap_or(&"").replace("--", "");
+                let name = |run: u64| apart(runs.get(run as usize).unwrap_or(&""), &[]);
                 let found =
                     rate(run).zip(rate(of)).map(|(run, of)| (format!("{:.2}", run / of), run / of >= least));
                 let what = if is_burst { "the burst" } else { "the rate" };
@@ -231,6 +289,58 @@ impl Goal {
                     each(&in_run(workload, run), &space),
                 )
             }
+            Goal::OfDevice { workload, run, least } => {
+                let part = |row: &Row| {
+                    let reads = row.rate.median * row.reads_per_operation?.median;
+                    let raw = device(rows, row)?.rate.median;
+                    let part = reads / raw * 100.0;
+                    let found = format!("{} of {} reads, {part:.0} %", grouped(reads), grouped(raw));
+                    Some((found, part >= least))
+                };
+                (
+                    format!("{workload}: at least {least:.0} % of the device's reads a second"),
+                    each(&in_run(workload, run), &part),
+                )
+            }
+            Goal::P99OfDevice { kind, workload, run, most } => {
+                let times = |row: &Row| {
+                    let own = percentile(row, kind, P99)?.median;
+                    let raw = percentile(device(rows, row)?, Kind::Block.name(), P99)?.median;
+                    let found = format!("{} against {}", time(own), time(raw));
+                    Some((found, own <= most * raw))
+                };
+                (
+                    format!("p99 of a {kind}: at most {most:.1} times that of the device's reads"),
+                    each(&in_run(workload, run), &times),
+                )
+            }
+            Goal::OfLimit { workload, limit, threads, least } => {
+                let part = |row: &Row| {
+                    let part = row.rate.median / allowed(limits, limit, threads)? * 100.0;
+                    Some((format!("{part:.0} %"), part >= least))
+                };
+                let by_threads: Vec<&Row> =
+                    ours(workload).into_iter().filter(|row| row.threads == threads).collect();
+                let by = if threads == 1 { "one thread".into() } else { format!("{threads} threads") };
+                (
+                    format!("{workload} by {by}: at least {least:.0} % of the limit {limit}"),
+                    each(&by_threads, &part),
+                )
+            }
+            Goal::Scales { workload, limit, least } => {
+                let alone = ours(workload).into_iter().find(|row| row.threads == 1);
+                let scales = |row: &Row| {
+                    let own = row.rate.median / alone?.rate.median;
+                    let most = allowed(limits, limit, row.threads)? / allowed(limits, limit, 1)?;
+                    let part = own / most * 100.0;
+                    Some((format!("{own:.2} times against {most:.2}, {part:.0} %"), part >= least))
+                };
+                let more: Vec<&Row> = ours(workload).into_iter().filter(|row| row.threads > 1).collect();
+                (
+                    format!("{workload}: scales by at least {least:.0} % of what the limit {limit} does"),
+                    each(&more, &scales),
+                )
+            }
             Goal::Reads { workload, run, most } => {
                 let reads = |row: &Row| {
                     let times = row.reads_per_operation?.median;
@@ -271,6 +381,7 @@ impl Goal {
 }
 
 /// Places in [`crate::figures::PERCENTILES`].
+const P99: usize = 2;
 const P999: usize = 3;
 const WORST: usize = 5;
 
@@ -278,6 +389,12 @@ const WORST: usize = 5;
 fn other<'a>(rows: &'a [Row], row: &Row, engine: &str) -> Option<&'a Row> {
     rows.iter()
         .find(|other| (other.run, &other.workload, other.engine.as_str()) == (row.run, &row.workload, engine))
+}
+
+/// The row of the device's own reads, in the same run.
+fn device<'a>(rows: &'a [Row], row: &Row) -> Option<&'a Row> {
+    let of_device = |other: &&Row| Workload::named(&other.workload).is_some_and(Workload::is_of_device);
+    rows.iter().filter(|other| other.run == row.run && other.engine == OURS).find(of_device)
 }
 
 fn percentile(row: &Row, kind: &str, place: usize) -> Option<Span> {
@@ -296,111 +413,28 @@ fn each(rows: &[&Row], runs: &[&str], judge: &dyn Fn(&Row) -> Option<(String, bo
     rows.iter().map(one).collect()
 }
 
+/// The arguments of a run in words, without those in `without` and their values: what tells it from others. Which workloads it has,
+/// and how much of them is done, does not.
+pub fn apart(run: &str, without: &[&str]) -> String {
+    const SIZES: [&str; 4] = ["--benchmarks", "--reads", "--writes", "--duration"];
+    let (mut words, mut rest) = (run.split_whitespace(), Vec::new());
+    while let Some(word) = words.next() {
+        match SIZES.contains(&word) || without.contains(&word) {
+            true => drop(words.next()),
+            false => rest.push(word),
+        }
+    }
+    rest.join(" ").replace("--", "")
+}
+
 /// What was found in a run, behind what tells it from others.
 fn of_run(run: u64, runs: &[&str], text: String) -> String {
-    match runs.get(run as usize).filter(|_| runs.len() > 1) {
-        Some(run) => format!("{}: {text}", run.replace("--", "")),
-        None => text,
+    match runs.get(run as usize).filter(|_| runs.len() > 1).map(|run| apart(run, &[])) {
+        Some(words) if !words.is_empty() => format!("{words}: {text}"),
+        _ => text,
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::comparisons;
-    use crate::figures::rows;
-    use crate::kept::Kept;
-    use serde_json::{Value, json};
-
-    fn judged(goal: Goal, lines: Vec<Value>) -> Verdict {
-        let kept = Kept { head: json!({}), at: 0, lines };
-        goal.judge(&rows(&kept), &comparisons::of(&kept), &["--threads 1", "--threads 2"])
-    }
-
-    fn line(run: u64, engine: &str, threads: u64, rate: f64, worst: f64) -> Value {
-        json!({"run": run, "engine": engine, "workload": "fillrandom", "threads": threads, "rate": rate,
-               "burst_rate": rate * rate,
-               "memory_bytes": 1 << 20, "resident_peak": (2 << 20), "log_bytes": 1u64 << 30, "tables": 7,
-               "latencies": [{"kind": "put", "p50_ns": 1, "p90_ns": 1, "p99_ns": 1, "p999_ns": worst / 2.0,
-                              "p9999_ns": 1, "max_ns": worst}]})
-    }
-
-    #[test]
-    fn goals_hold_from_their_bound_on_and_in_every_run() {
-        let lines = || {
-            vec![
-                line(0, OURS, 1, 400.0, 1e6),
-                line(0, "RocksDB", 1, 100.0, 3e6),
-                line(1, OURS, 2, 800.0, 1e6),
-                line(1, "RocksDB", 2, 250.0, 4e6),
-            ]
-        };
-        let times = |least| judged(Goal::Times { workload: "fillrandom", engine: "RocksDB", least }, lines());
-        assert!(times(3.2).holds);
-        assert_eq!(times(3.5).found, "threads 1: 4.00; threads 2: 3.20");
-        assert!(!times(3.5).holds, "it must hold with two threads, too");
-        let run_of = |runs, is_burst, least| {
-            judged(Goal::RunOfRun { workload: "fillrandom", runs, is_burst, least }, lines())
-        };
-        assert!(run_of((1, 0), false, 2.0).holds && !run_of((1, 0), false, 2.1).holds);
-        assert!(run_of((1, 0), true, 4.0).holds && !run_of((1, 0), true, 4.1).holds);
-        assert!(
-            run_of((0, 1), false, 0.5).says.contains("of threads 1 is at least 0.5 times that of threads 2")
-        );
-        assert!(!run_of((2, 0), false, 0.0).holds, "there is no such run");
-        let part = |most| judged(Goal::P999 { kind: "put", engine: "RocksDB", most }, lines()).holds;
-        assert!(part(1.0 / 3.0) && !part(0.3));
-        let worst = |most_ms| judged(Goal::Worst { kind: "put", most_ms }, lines()).holds;
-        assert!(worst(1.0) && !worst(0.9));
-        let rate = |least| judged(Goal::RatePerThread { workload: "fillrandom", least }, lines()).holds;
-        assert!(rate(400.0) && !rate(401.0));
-        let memory = |beyond_mib| judged(Goal::Memory { beyond_mib }, lines()).holds;
-        assert!(memory(1) && !memory(0));
-    }
-
-    #[test]
-    fn tables_are_judged_by_what_was_written_and_by_what_they_take() {
-        let mut filled = line(1, OURS, 1, 2.0, 1.0);
-        filled["table_write_amplification"] = 4.2.into();
-        filled["table_space_amplification"] = 1.5.into();
-        filled["reads_per_operation"] = 1.02.into();
-        let holds = |goal| judged(goal, vec![filled.clone()]).holds;
-        let written = |most| holds(Goal::Written { workload: "fillrandom", most });
-        assert!(written(4.2) && !written(4.0));
-        let space = |run, most| holds(Goal::Space { workload: "fillrandom", run, most });
-        assert!(space(1, 1.5) && !space(1, 1.4) && !space(0, 1.5));
-        let reads = |run, most| holds(Goal::Reads { workload: "fillrandom", run, most });
-        assert!(reads(1, 1.02) && !reads(1, 1.01) && !reads(0, 1.02));
-    }
-
-    #[test]
-    fn what_was_foretold_is_judged_in_every_run() {
-        let chosen = |run: u64, rate: f64| json!({"run": run, "choice": {"measured": {"predicted_rate": 100.0, "rate": rate}}});
-        let lines = vec![chosen(0, 105.0), chosen(1, 75.0)];
-        let within = |within| judged(Goal::Foretold { what: comparisons::RATE, within }, lines.clone());
-        assert_eq!(within(25.0).found, "threads 1: +5 %; threads 2: -25 %");
-        assert!(within(25.0).holds && !within(24.0).holds);
-        assert!(!judged(Goal::Foretold { what: comparisons::SHAPE, within: 99.0 }, lines).holds);
-    }
-
-    #[test]
-    fn opening_is_judged_by_what_was_there() {
-        let mut opened = line(0, OURS, 1, 2.0, 1.0);
-        opened["workload"] = "open".into();
-        let opens = |tables, most_s| judged(Goal::Opens { tables, most_s }, vec![opened.clone()]).holds;
-        assert!(opens(7, 0.5) && !opens(8, 0.5) && !opens(7, 0.4));
-        let mut recovered = opened.clone();
-        recovered["workload"] = "recover".into();
-        let recovers =
-            |most_s_per_gib| judged(Goal::Recovers { most_s_per_gib }, vec![recovered.clone()]).holds;
-        assert!(recovers(0.5) && !recovers(0.4));
-    }
-
-    #[test]
-    fn without_figures_nothing_holds() {
-        let times = Goal::Times { workload: "fillrandom", engine: "RocksDB", least: 0.0 };
-        assert!(!judged(times, vec![]).holds);
-        let alone = judged(times, vec![line(0, OURS, 1, 1.0, 1.0)]);
-        assert_eq!((alone.found.as_str(), alone.holds), ("threads 1: no figure", false));
-    }
-}
+#[path = "goals_tests.rs"]
+mod tests;

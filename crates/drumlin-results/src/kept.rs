@@ -18,7 +18,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use drumlin_bench::machine::Machine;
 use serde_json::{Value, json};
 
-use crate::measurements::{MEASUREMENTS, Measurement, Program};
+use crate::measurements::{self, Measurement, Program};
 use crate::{Result, found};
 
 /// Where results go.
@@ -30,6 +30,8 @@ pub struct Place {
     pub page: PathBuf,
     /// The README with its region; none for results that do not count.
     pub readme: Option<PathBuf>,
+    /// The page that tells which memory component and layout to take, with its region; likewise.
+    pub choosing: Option<PathBuf>,
     /// What is not finished.
     pub unfinished: PathBuf,
 }
@@ -42,6 +44,7 @@ impl Place {
             results: docs.join("results"),
             page: docs.join("RESULTS.md"),
             readme: Some(root.join("README.md")),
+            choosing: Some(docs.join("choosing.md")),
             unfinished: target(root).join("results"),
         }
     }
@@ -53,6 +56,7 @@ impl Place {
             results: base.join("results"),
             page: base.join("RESULTS.md"),
             readme: None,
+            choosing: None,
             unfinished: base.join("unfinished"),
         }
     }
@@ -132,6 +136,9 @@ impl Made {
         let kept = kept.filter(|kept| kept.head["machine"] == machine.to_json());
         let (mut pieces, mut told) = (Vec::new(), Vec::new());
         for (run, words) in runs.into_iter().enumerate() {
+            if !measurement.is_for(measurement.runs[run], machine.cores) {
+                continue;
+            }
             let found = kept.as_ref().and_then(|kept| {
                 Some((found::pieces(kept, run, &asked[run], &words)?, found::told(kept, run)))
             });
@@ -317,7 +324,7 @@ pub fn all(place: &Place) -> Result<Vec<(&'static Measurement, Kept)>> {
     let read = |measurement: &'static Measurement| {
         place.read(measurement.name).map(|kept| kept.map(|kept| (measurement, kept))).transpose()
     };
-    MEASUREMENTS.iter().filter_map(read).collect()
+    measurements::all().filter_map(read).collect()
 }
 
 #[cfg(test)]
@@ -330,6 +337,7 @@ mod tests {
             results: directory.join("results"),
             page: directory.join("page"),
             readme: None,
+            choosing: None,
             unfinished: directory.join("unfinished"),
         }
     }
@@ -383,6 +391,26 @@ mod tests {
         }
         assert!(codes[..4].iter().all(|code| *code == codes[0]), "{codes:?}");
         assert_ne!(codes[4], codes[0]);
+    }
+
+    #[test]
+    fn how_threads_scale_is_measured_up_to_the_cores_that_there_are() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let place = place(directory.path());
+        let threads = |name: &str, cores: usize| {
+            let machine = Machine { cores, ..Machine::here(Path::new("/")).expect("this one") };
+            let measurement = named(name).expect("it is there");
+            let made = Made::new(measurement, "a", &machine, false, false, &place).expect("it can be made");
+            let of = |words: &Vec<String>| {
+                let at = words.iter().position(|word| word == "--threads").expect("it is said");
+                words[at + 1].clone()
+            };
+            made.pieces.iter().map(|(run, words)| (*run, of(words))).collect::<Vec<_>>()
+        };
+        let right = |all: &[&str]| all.iter().map(|n| n.to_string()).enumerate().collect::<Vec<_>>();
+        assert_eq!(threads("two-tier-scaling", 2), right(&["1", "2"]));
+        assert_eq!(threads("two-tier-scaling", 12), right(&["1", "2", "4", "8"]));
+        assert_eq!(threads("threads", 2), right(&["2", "8"]), "more threads than cores are what it is about");
     }
 
     #[test]

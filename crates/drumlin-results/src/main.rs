@@ -1,13 +1,14 @@
 //! The project's figures: `cargo x results` runs the measurements of a table, keeps what they said and draws it.
 //!
 //! Place: started by `cargo x results`; runs the release builds of `drumlin` and, where other engines take part, of the
-//! peers' workspace; writes `docs/results/`, `docs/RESULTS.md` and the marked region of the README.
+//! peers' workspace; writes `docs/results/`, `docs/RESULTS.md` and the marked regions of the README and of `docs/choosing.md`.
 //! ```text
-//! measurements  what is measured, and what it must show   goals     what was found, beside what must hold
+//! measurements  what is measured, and what it must show   table     all that are
 //! run           one measurement, run by run               figures   raw lines as medians
 //! kept          raw lines, and what they were made by     page      RESULTS.md and the README's region
+//! choosing      the table of docs/choosing.md
 //! found         settings that an earlier grid found        picture   bars and latencies as SVG
-//! comparisons   what a program foretold, and what it was
+//! comparisons   what a program foretold, and what it was  goals     what was found, beside what must hold
 //! ```
 //! 1. What was measured with the same code, settings and machine is not measured again, unless it is asked for.
 //! 2. The page and the pictures are made of the kept lines alone, so that they can be made again without measuring.
@@ -18,6 +19,7 @@
 // The tool is outside the engine: it starts processes, reads the clock and writes the project's files.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod choosing;
 mod comparisons;
 mod figures;
 mod found;
@@ -27,6 +29,7 @@ mod measurements;
 mod page;
 mod picture;
 mod run;
+mod table;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -37,7 +40,7 @@ use drumlin_bench::machine::Machine;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use kept::{Made, Place};
-use measurements::{MEASUREMENTS, Measurement};
+use measurements::Measurement;
 
 /// What goes wrong is told in words.
 type Result<T, E = String> = std::result::Result<T, E>;
@@ -77,7 +80,7 @@ fn main() -> ExitCode {
 
 fn results(args: &Args) -> Result<()> {
     if args.names == ["list"] {
-        for measurement in MEASUREMENTS {
+        for measurement in measurements::all() {
             println!("{:18} {:>4} min  {}", measurement.name, measurement.minutes, measurement.shows);
         }
         return Ok(());
@@ -128,7 +131,7 @@ fn measure(args: &Args, root: &Path, place: &Place) -> Result<()> {
 
 fn choose(names: &[String]) -> Result<Vec<&'static Measurement>> {
     if names.is_empty() {
-        return Ok(MEASUREMENTS.iter().collect());
+        return Ok(measurements::all().collect());
     }
     let named = |name: &String| {
         measurements::named(name).ok_or_else(|| format!("there is no measurement {name}; `list` names them"))

@@ -4,7 +4,8 @@
 //!
 //! 1. The table of peers stands between two marks in the page and in the README, and is the same there: `cargo x tidy`
 //!    compares them.
-//! 2. Each measurement says by which commit and on which machine it was made; where all say the same, it is said once.
+//! 2. The table of pairs stands between the same marks in docs/choosing.md, where it is used, and nowhere else.
+//! 3. Each measurement says by which commit and on which machine it was made; where all say the same, it is said once.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -16,12 +17,13 @@ use drumlin_bench::machine::Machine;
 use drumlin_bench::report::{grouped, time};
 use drumlin_bench::workload::Workload;
 
-use crate::Result;
 use crate::comparisons::{self, Comparison};
 use crate::figures::{self, PERCENTILES, Row};
+use crate::goals::{Found, apart};
 use crate::kept::{self, Kept, Place};
 use crate::measurements::{Drawn, Measurement};
 use crate::picture;
+use crate::{Result, choosing};
 
 /// Between these lines stands what is written by nobody's hand.
 const BEGIN: &str = "<!-- results: begin -->";
@@ -35,13 +37,17 @@ pub fn write(place: &Place) -> Result<PathBuf> {
     let pictures = place.page.parent().and_then(|base| place.results.strip_prefix(base).ok());
     let pictures = pictures.unwrap_or(&place.results).to_path_buf();
     let (mut verdicts, mut body) = (String::new(), String::new());
-    let mut region = String::new();
+    let (mut region, mut pairs) =
+        (String::new(), String::from("Nothing is kept yet: `cargo x results pairs` measures it.\n"));
     for (measurement, kept) in &all {
         let mut rows = figures::rows(kept);
-        figures::set_limits(&mut rows, kept, &limits);
+        let own = figures::limits(kept);
+        let limits = if own.is_empty() { &limits } else { &own };
+        figures::set_limits(&mut rows, kept, limits);
         let comparisons = comparisons::of(kept);
         for goal in measurement.goals {
-            let verdict = goal.judge(&rows, &comparisons, measurement.runs);
+            let found = Found { rows: &rows, comparisons: &comparisons, limits };
+            let verdict = goal.judge(&found, measurement.runs);
             let holds = if verdict.holds { "yes" } else { "**no**" };
             let _ = writeln!(
                 verdicts,
@@ -61,6 +67,9 @@ pub fn write(place: &Place) -> Result<PathBuf> {
         }
         if measurement.name == "peers" {
             region = peers(kept, &rows);
+        }
+        if measurement.name == "pairs" {
+            pairs = choosing::table(measurement, kept, &rows);
         }
     }
     let mut page = String::from(
@@ -91,13 +100,17 @@ pub fn write(place: &Place) -> Result<PathBuf> {
     page.push_str(body.trim_end());
     page.push('\n');
     save(&place.page, &page)?;
-    if let Some(readme) = &place.readme {
-        let text = fs::read_to_string(readme).map_err(|e| format!("read {}: {e}", readme.display()))?;
-        let text =
-            replaced(&text, &region).ok_or_else(|| format!("{} has not both marks", readme.display()))?;
-        save(readme, &text)?;
+    for (path, region) in [(&place.readme, &region), (&place.choosing, &pairs)] {
+        path.as_deref().map_or(Ok(()), |path| save_region(path, region))?;
     }
     Ok(place.page.clone())
+}
+
+/// Puts a region between the marks of a text that is written by hand.
+fn save_region(path: &Path, region: &str) -> Result<()> {
+    let text = fs::read_to_string(path).map_err(|e| format!("read {}: {e}", path.display()))?;
+    let text = replaced(&text, region).ok_or_else(|| format!("{} has not both marks", path.display()))?;
+    save(path, &text)
 }
 
 fn save(path: &Path, text: &str) -> Result<()> {
@@ -127,7 +140,7 @@ fn origins(all: &[(&Measurement, Kept)]) -> BTreeSet<String> {
 }
 
 /// The day of a time since 1970.
-fn day(seconds: u64) -> String {
+pub fn day(seconds: u64) -> String {
     // Days since 0000-03-01, in cycles of 400 years.
     let days = seconds / 86_400 + 719_468;
     let (cycle, day) = (days / 146_097, days % 146_097);
@@ -141,15 +154,7 @@ fn day(seconds: u64) -> String {
 /// What tells a run from others, beside its threads.
 fn differs(measurement: &Measurement, run: u64) -> String {
     let words = measurement.runs.get(run as usize).copied().unwrap_or_default();
-    let mut words = words.split_whitespace();
-    let mut rest = Vec::new();
-    while let Some(word) = words.next() {
-        match word {
-            "--threads" | "--writes" => drop(words.next()),
-            word => rest.push(word),
-        }
-    }
-    rest.join(" ").replace("--", "")
+    apart(words, &["--threads"])
 }
 
 /// One measurement.
@@ -182,7 +187,12 @@ fn section(
     }
     let comparisons = comparisons::of(kept);
     match (rows.is_empty(), comparisons.is_empty()) {
-        (false, _) => table(body, measurement, rows),
+        (false, _) => {
+            table(body, measurement, rows);
+            if !figures::limits(kept).is_empty() {
+                limits(body, kept);
+            }
+        }
         (true, false) => foretold(body, measurement, &comparisons),
         (true, true) => limits(body, kept),
     }
@@ -362,14 +372,20 @@ mod tests {
         let base = directory.path();
         let readme = base.join("README.md");
         fs::write(&readme, format!("before\n{BEGIN}\n{END}\nafter\n")).expect("written");
+        let choosing = base.join("docs/choosing.md");
+        fs::create_dir_all(base.join("docs")).expect("made");
+        fs::write(&choosing, format!("in words\n{BEGIN}\n{END}\n")).expect("written");
         let place = Place {
             results: base.join("docs/results"),
             page: base.join("docs/RESULTS.md"),
             readme: Some(readme.clone()),
+            choosing: Some(choosing.clone()),
             unfinished: base.join("unfinished"),
         };
         let empty = fs::read_to_string(write(&place).expect("a page without figures")).expect("read");
         assert!(empty.contains("Nothing is kept yet.") && !empty.contains(BEGIN));
+        let pairs = || fs::read_to_string(&choosing).expect("read");
+        assert!(pairs().starts_with("in words\n") && pairs().contains("`cargo x results pairs` measures it"));
         let line = |engine: &str, workload: &str, rate: f64, grid: bool| {
             json!({"run": 0, "engine": engine, "workload": workload, "threads": 1, "rate": rate, "burst_rate": rate,
                    "grid": grid, "settings": "as it comes", "memory_bytes": 1 << 29, "key_bytes": 16, "value_bytes": 100,
@@ -382,7 +398,7 @@ mod tests {
         ];
         let limit = json!({"name": "log-copy", "what": "copies", "threads": 1, "figure": 1e6, "unit": "per_second", "failure": null});
         fs::create_dir_all(&place.results).expect("made");
-        for name in ["peers", "puts-64m", "limits"] {
+        for name in ["peers", "puts-64m", "limits", "pairs"] {
             let machine =
                 json!({"processor": "P", "cores": 2, "memory_gib": 8, "system": "Linux 6", "files": "ext4"});
             let head = json!({"measurement": name, "commit": "abc", "machine": machine, "commands": ["peers --num 1"],
@@ -418,6 +434,7 @@ mod tests {
         };
         let readme = fs::read_to_string(&readme).expect("read");
         assert!(readme.starts_with("before\n") && readme.ends_with("after\n"));
+        assert!(pairs().starts_with("in words\n") && pairs().contains("| sorted | leveled | **800 k** |"));
         assert_eq!(region(&readme), region(&page));
         assert!(named("peers").is_some_and(|peers| peers.drawn == Drawn::Bars));
     }

@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use drumlin::{KeyspaceOptions, Layout, Memory};
+use drumlin::{KeyHash, KeyspaceOptions, Layout, Memory};
 use drumlin_bench::store::Settings;
 
 /// See the module.
@@ -28,6 +28,8 @@ pub struct Candidate {
 pub const FILTER_BITS: [f64; 4] = [0.0, 5.0, 10.0, 15.0];
 /// See [`FILTER_BITS`].
 pub const BLOCK_BYTES: [usize; 3] = [1 << 10, 4 << 10, 16 << 10];
+/// Bytes of a bucket of a trie, whatever the options say of blocks.
+const BUCKET_BYTES: usize = 4 << 10;
 /// The part of memory that is a memtable's if nothing is said.
 const MEMTABLE_PART: usize = 4;
 
@@ -47,21 +49,26 @@ impl Default for Candidate {
 }
 
 impl Candidate {
-    /// All that are looked at.
-    pub fn all() -> Vec<Candidate> {
+    /// All that are looked at; `unordered`, where no order is needed: tries, too.
+    pub fn all(unordered: bool) -> Vec<Candidate> {
         let leveled = [4, 10, 16].map(|ratio| (Layout::Leveled, ratio));
         let tiered = [(2, 100), (4, 100), (8, 100), (8, 50), (16, 100)]
             .map(|(runs, merged_percent)| (Layout::Tiered { runs, merged_percent }, 10));
         let lazy = [(4, 25), (4, 50), (8, 25), (8, 50), (8, 100), (16, 50)]
             .map(|(runs, upper_percent)| (Layout::LazyLeveled { runs, upper_percent }, 10));
+        let trie = |levels, runs| (Layout::Trie { levels, runs, hash: KeyHash::Sip }, 10);
+        let tries = [trie(5, 4), trie(5, 8), trie(5, 15), trie(3, 8)];
+        let tries = tries.into_iter().filter(|_| unordered);
         let runs = |runs| Memory::Runs { runs, merged_percent: 100 };
         let memories = [Memory::Sorted, Memory::TwoTier, runs(2), runs(4), runs(8)];
         let mut all = Vec::new();
-        for (layout, level_ratio) in leveled.into_iter().chain(tiered).chain(lazy) {
+        for (layout, level_ratio) in leveled.into_iter().chain(tiered).chain(lazy).chain(tries) {
             for memory in memories {
                 for memtable_part in [MEMTABLE_PART, 2 * MEMTABLE_PART, 4 * MEMTABLE_PART] {
                     for filter_bits in FILTER_BITS {
-                        for block_bytes in BLOCK_BYTES {
+                        let has_blocks =
+                            |bytes: &usize| !matches!(layout, Layout::Trie { .. }) || *bytes == BUCKET_BYTES;
+                        for block_bytes in BLOCK_BYTES.into_iter().filter(has_blocks) {
                             all.push(Candidate {
                                 memory,
                                 layout,
@@ -78,12 +85,19 @@ impl Candidate {
         all
     }
 
-    /// A few that differ much, which can all be measured.
-    pub fn grid() -> Vec<Candidate> {
+    /// A few that differ much, which can all be measured; `unordered`, tries among them.
+    pub fn grid(unordered: bool) -> Vec<Candidate> {
         let mut grid = Vec::new();
-        for layout in [Layout::Leveled, Layout::TIERED, Layout::LAZY_LEVELED] {
+        let blocks = [(5.0, 1 << 10), (10.0, BUCKET_BYTES), (15.0, BUCKET_BYTES)];
+        let layouts = [
+            (Layout::Leveled, &blocks[..]),
+            (Layout::TIERED, &blocks),
+            (Layout::LAZY_LEVELED, &blocks),
+            (Layout::TRIE, &blocks[1..]),
+        ];
+        for (layout, blocks) in layouts.into_iter().take(if unordered { 4 } else { 3 }) {
             for memory in [Memory::Sorted, Memory::TwoTier] {
-                for (filter_bits, block_bytes) in [(5.0, 1 << 10), (10.0, 4 << 10), (15.0, 4 << 10)] {
+                for &(filter_bits, block_bytes) in blocks {
                     grid.push(Candidate { layout, memory, filter_bits, block_bytes, ..Candidate::default() });
                 }
             }
@@ -178,9 +192,16 @@ mod tests {
 
     #[test]
     fn all_of_them_are_allowed_and_the_usual_one_is_among_them() {
-        let all = Candidate::all();
-        assert!(all.iter().all(|candidate| candidate.options(64 << 20).validate().is_ok()));
-        assert!(all.len() > 1000 && all.contains(&Candidate::default()));
-        assert!(Candidate::grid().iter().all(|candidate| all.contains(candidate)));
+        for unordered in [false, true] {
+            let all = Candidate::all(unordered);
+            assert!(all.iter().all(|candidate| candidate.options(64 << 20).validate().is_ok()));
+            assert!(all.len() > 1000 && all.contains(&Candidate::default()));
+            assert!(Candidate::grid(unordered).iter().all(|candidate| all.contains(candidate)));
+            let is_trie = |candidate: &&Candidate| candidate.kind().1 == "trie";
+            for candidates in [&all, &Candidate::grid(unordered)] {
+                assert_eq!(candidates.iter().any(|one| is_trie(&one)), unordered);
+            }
+            assert!(all.iter().filter(is_trie).all(|trie| trie.block_bytes == BUCKET_BYTES));
+        }
     }
 }

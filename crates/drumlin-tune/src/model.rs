@@ -12,7 +12,7 @@
 use std::collections::HashMap;
 
 use drumlin::simulation::{Order, Point, Simulation, Workload};
-use drumlin::{Error, Memory, Options};
+use drumlin::{Error, Layout, Memory, Options};
 use drumlin_bench::keys::Choice;
 use drumlin_bench::store::Settings;
 use drumlin_bench::workload::{Begins, Kind};
@@ -26,6 +26,8 @@ const PUT_SORTED_US: f64 = 0.95;
 /// For each byte of tables that is written: in a flush, which sorts, and in a merge.
 const FLUSH_BYTE_US: f64 = 0.0035;
 const MERGE_BYTE_US: f64 = 0.0022;
+/// To hash a key, of a trie, once an operation.
+const PLACE_US: f64 = 0.02;
 /// A get, whatever it finds; and what it costs to ask a memtable, and to find the key there.
 const GET_US: f64 = 0.15;
 const MEMTABLE_US: f64 = 0.08;
@@ -122,7 +124,8 @@ impl Model {
         let uncached = uncached(wanted, shape.at.filter_bytes as f64 + shape.at.index_bytes as f64);
         let block = BLOCK_US + BLOCK_4K_US * pages + uncached * (READ_US + READ_4K_US * pages);
 
-        let asked = GET_US + memtables * MEMTABLE_US;
+        let place = if is_trie(candidate) { PLACE_US } else { 0.0 };
+        let asked = GET_US + place + memtables * MEMTABLE_US;
         let in_tables = runs * FILTER_US + shape.at.reads_per_get * block;
         let get = asked + in_memory * IN_MEMTABLE_US + (1.0 - in_memory) * in_tables;
         let miss = asked + runs * FILTER_US + shape.at.reads_per_miss * block;
@@ -133,7 +136,7 @@ impl Model {
             + runs * uncached * (READ_US + READ_4K_US * pages)
             + touched * BLOCK_4K_US * pages
             + length * (NEXT_US + NEXT_RUN_US * runs);
-        let put = if candidate.memory == Memory::Sorted { PUT_SORTED_US } else { PUT_HASHED_US };
+        let put = if candidate.memory == Memory::Sorted { PUT_SORTED_US } else { PUT_HASHED_US } + place;
         let behind = record * (FLUSH_BYTE_US + MERGE_BYTE_US * (shape.write_amplification - 1.0).max(0.0));
 
         let reads = gets * get + absent * miss + scans * scan + walks * (NEXT_US + NEXT_RUN_US * runs);
@@ -163,6 +166,10 @@ impl Model {
             .cloned()
             .ok_or_else(|| Error::InvalidArgument("the candidate is not one of those looked at".into()))
     }
+}
+
+fn is_trie(candidate: &Candidate) -> bool {
+    matches!(candidate.layout, Layout::Trie { .. })
 }
 
 fn candidate_runs(candidate: &Candidate) -> f64 {
@@ -218,10 +225,14 @@ fn simulated(candidate: &Candidate, wanted: &Wanted) -> Result<Vec<Shape>, Error
     );
     let keys = wanted.records.max(1);
     let order = match wanted.workload.keys {
-        Choice::Sequence => Order::Ascending,
+        // In whatever order keys come to a trie, their hashes come in none.
+        Choice::Sequence if !is_trie(candidate) => Order::Ascending,
         _ => Order::Random,
     };
-    let (key_bytes, value_bytes) = (wanted.key_bytes as u64, wanted.stored_value_bytes());
+    // Buckets are not compressed.
+    let value_bytes =
+        if is_trie(candidate) { wanted.value_bytes as u64 } else { wanted.stored_value_bytes() };
+    let key_bytes = wanted.key_bytes as u64;
     let filter_bytes_max = options.filter_bytes_max();
     let workload = Workload { keys, key_bytes, value_bytes, memtable_puts, filter_bytes_max, order };
     let mut simulation = Simulation::new(candidate.options(wanted.fixed.memory_bytes), workload)?;

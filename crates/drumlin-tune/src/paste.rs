@@ -15,7 +15,12 @@ pub fn rust(candidate: &Candidate, memory_bytes: usize) -> String {
         lines.push(format!("memory: Memory::{:?},", it.memory));
     }
     if it.layout != usual.layout {
-        lines.push(format!("layout: Layout::{:?},", it.layout));
+        lines.push(match it.layout {
+            Layout::Trie { levels, runs, hash } => {
+                format!("layout: Layout::Trie {{ levels: {levels}, runs: {runs}, hash: KeyHash::{hash:?} }},")
+            }
+            layout => format!("layout: Layout::{layout:?},"),
+        });
     }
     if candidate.memtable_part != Candidate::default().memtable_part {
         lines.push(format!("memtable_bytes: Some({}),", candidate.memtable_bytes(memory_bytes)));
@@ -102,6 +107,8 @@ mod tests {
             rust(&other, 1 << 30),
             "KeyspaceOptions {\n    layout: Layout::LazyLeveled { runs: 8, upper_percent: 50 },\n    filter_bits_per_key: 5.0,\n    ..KeyspaceOptions::default()\n}"
         );
+        let trie = rust(&Candidate { layout: Layout::TRIE, ..Candidate::default() }, 1 << 30);
+        assert!(trie.contains("layout: Layout::Trie { levels: 5, runs: 8, hash: KeyHash::Sip },"), "{trie}");
         let said = arguments(&other, 1 << 30);
         assert!(said.contains("--layout lazy-leveled --runs 8 --percent 50 --bloom-bits 5"), "{said}");
     }

@@ -51,6 +51,7 @@ fn colour(predicted: &Predicted) -> &'static str {
     match predicted.candidate.kind().1 {
         "leveled" => "e2",
         "tiered" => "e1",
+        "trie" => "e3",
         _ => "e0",
     }
 }
@@ -62,9 +63,9 @@ pub fn svg(workload: &str, choice: &Choice) -> String {
     text(&mut svg, 16.0, 26.0, "ink b", "", &title);
     let says = "a write with its merges, µs of processors, up; a read, across; predicted, scaled by what was measured";
     text(&mut svg, 16.0, 46.0, "fine s", "", says);
-    for (n, (name, class)) in
-        [("leveled", "e2"), ("tiered", "e1"), ("lazy-leveled", "e0")].into_iter().enumerate()
-    {
+    let all = [("leveled", "e2"), ("tiered", "e1"), ("lazy-leveled", "e0"), ("trie", "e3")];
+    let there = all.iter().filter(|(name, _)| choice.all.iter().any(|one| one.candidate.kind().1 == *name));
+    for (n, (name, class)) in there.enumerate() {
         let x = 16.0 + n as f64 * 110.0;
         let _ = writeln!(svg, "<circle class=\"{class}\" cx=\"{:.1}\" cy=\"60\" r=\"4\"/>", x + 4.0);
         text(&mut svg, x + 14.0, 64.0, "fine s", "", name);

@@ -193,7 +193,7 @@ pub fn grid(
     watch: &mut dyn Watch,
 ) -> Result<Vec<(Candidate, Outcome)>> {
     let mut all = vec![choice.best.candidate];
-    let others = Candidate::grid().into_iter().filter(|candidate| *candidate != all[0]);
+    let others = Candidate::grid(wanted.unordered).into_iter().filter(|candidate| *candidate != all[0]);
     all = all.iter().copied().chain(others).collect();
     watch.stage(all.len(), 1.0, time)?;
     let mut outcomes = vec![Vec::new(); all.len()];
@@ -236,7 +236,7 @@ fn median(values: &[f64]) -> f64 {
 
 /// All, the best first.
 fn predict(model: &mut Model, wanted: &Wanted, watch: &mut dyn Watch) -> Result<Vec<Predicted>> {
-    let candidates = Candidate::all();
+    let candidates = Candidate::all(wanted.unordered);
     let mut all = Vec::with_capacity(candidates.len());
     for (done, candidate) in candidates.iter().enumerate() {
         watch.predicted(done)?;

@@ -38,6 +38,8 @@ pub struct Wanted {
     pub processors: usize,
     /// All that is not tuned: memory, durability, compression, threads.
     pub fixed: Settings,
+    /// Order is not needed: tries are among the candidates.
+    pub unordered: bool,
     /// Seed of all random numbers.
     pub seed: u64,
 }
@@ -95,12 +97,26 @@ const GIVEN: &str = "given";
 /// Records that a scan reads if nothing is said.
 pub const SCAN_LENGTH: usize = 10;
 
+/// What is wrong with doing this workload without an order, if anything.
+pub fn check_unordered(workload: &Workload) -> Result<(), String> {
+    let scans = |(kind, share): &&(Kind, f64)| *share > 0.0 && kind.needs_order();
+    let Some((kind, _)) = workload.mix.iter().find(scans) else { return Ok(()) };
+    Err(format!(
+        "the workload {} has operations that need an order ({}): --unordered is for those that get and put single keys",
+        workload.name,
+        kind.name()
+    ))
+}
+
 /// The workload of this name, or of the file at this path; or what is wrong with it.
 pub fn workload(name: &str) -> Result<&'static Workload, String> {
     if let Some(workload) = Workload::named(name) {
         return match workload.opens {
-            None => Ok(workload),
             Some(_) => Err(format!("{name} only opens a store: there is nothing to tune")),
+            None if workload.is_of_device() => {
+                Err(format!("{name} reads past the store: there is nothing to tune"))
+            }
+            None => Ok(workload),
         };
     }
     let text = std::fs::read_to_string(Path::new(name)).map_err(|error| {
@@ -195,9 +211,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_scans_needs_an_order() {
+        let check =
+            |workload: Result<&'static Workload, String>| check_unordered(workload.expect("it is known"));
+        for name in ["ycsba", "fillseq", "multireadrandom", "putifabsent", "deleterandom"] {
+            assert_eq!(check(workload(name)), Ok(()));
+        }
+        for name in ["ycsbe", "seekrandom", "mixgraph", "readseq", "readreverse"] {
+            assert!(check(workload(name)).is_err_and(|why| why.contains(name)), "{name}");
+        }
+        let given = |scans: &str| parsed(&format!(r#"{{"mix": {{"get": 1, "scan": {scans}}}}}"#));
+        assert!(check(given("0.01")).is_err_and(|why| why.contains("(scan)")));
+        assert_eq!(check(given("0")), Ok(()));
+    }
+
+    #[test]
     fn a_workload_is_known_by_its_name_or_read() {
         assert_eq!(workload("ycsba").map(|w| w.name), Ok("ycsba"));
-        assert!(workload("open").is_err_and(|why| why.contains("nothing to tune")));
+        for name in ["open", "readdevice"] {
+            assert!(workload(name).is_err_and(|why| why.contains("nothing to tune")));
+        }
         assert!(workload("no such").is_err_and(|why| why.contains("no workload")));
         let given = parsed(r#"{"mix": {"put": 3, "get absent": 1}, "keys": "latest", "begins": "half"}"#)
             .expect("it is well");

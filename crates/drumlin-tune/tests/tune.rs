@@ -25,6 +25,7 @@ fn wanted(name: &str, records: u64) -> Wanted {
         threads: 2,
         processors: 2,
         fixed: Settings { memory_bytes: 64 << 20, ..Settings::default() },
+        unordered: false,
         seed: 1,
     }
 }
@@ -65,7 +66,7 @@ fn a_search_narrows_from_all_candidates_to_one_at_full_size() {
     let scratch = tempfile::tempdir().expect("a directory");
     let (wanted, mut log) = (wanted("ycsba", 40_000), Log::default());
     let choice = search::run(&wanted, Duration::from_secs(6), scratch.path(), &mut log).expect("searches");
-    assert_eq!((log.predicted, choice.all.len()), (Candidate::all().len(), Candidate::all().len()));
+    assert_eq!((log.predicted, choice.all.len()), (Candidate::all(false).len(), Candidate::all(false).len()));
     assert_eq!(log.stages.iter().map(|(_, size)| *size).collect::<Vec<_>>(), [0.25, 1.0]);
     assert!(log.stages[0].0 > log.stages[1].0 || log.stages[0].0 <= 4, "{:?}", log.stages);
     assert!(
@@ -107,6 +108,28 @@ fn a_search_narrows_from_all_candidates_to_one_at_full_size() {
     assert_eq!(std::fs::read_dir(scratch.path()).expect("there").count(), 0, "stores are gone");
 }
 
+#[test]
+fn where_no_order_is_needed_tries_are_predicted_and_measured_beside_the_rest() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let mut wanted = Wanted { unordered: true, ..wanted("ycsba", 20_000) };
+    // Small enough for tables.
+    wanted.fixed.memory_bytes = 4 << 20;
+    let mut log = Log::default();
+    let choice = search::run(&wanted, Duration::from_secs(3), scratch.path(), &mut log).expect("searches");
+    assert_eq!(choice.all.len(), Candidate::all(true).len());
+    let tries = || choice.all.iter().filter(|one| one.candidate.kind().1 == "trie");
+    assert!(tries().count() > 100 && tries().all(|one| one.rate > 1000.0 && one.cost.write_us > 0.0));
+    assert!(picture::svg("ycsba", &choice).contains(">trie<"));
+    let grid = search::grid(&wanted, &choice, Duration::from_millis(100), scratch.path(), &mut log)
+        .expect("measures");
+    let tries = || grid.iter().filter(|(candidate, _)| candidate.kind().1 == "trie");
+    assert!((4..=5).contains(&tries().count()), "{grid:?}");
+    assert!(
+        tries().all(|(_, outcome)| outcome.rate > 1000.0 && outcome.write_amplification > Some(0.0)),
+        "{grid:?}"
+    );
+}
+
 /// What everybody knows of layouts: the model knows it, too.
 #[test]
 fn what_is_predicted_goes_the_way_that_is_known() {
@@ -122,6 +145,13 @@ fn what_is_predicted_goes_the_way_that_is_known() {
     assert!(cost("ycsbe", usual).read_us < cost("ycsbe", tiered).read_us, "scans look into every run");
     let without = Candidate { filter_bits: 0.0, ..tiered };
     assert!(cost("readmissing", without).read_us > cost("readmissing", tiered).read_us * 2.0);
+    let trie = Candidate { layout: drumlin::Layout::TRIE, ..usual };
+    assert!(cost("ycsba", trie).write_us < cost("ycsba", usual).write_us, "once a level, not once a ratio");
+    // A model keeps the shapes of one workload.
+    let in_order = |candidate| {
+        Model::default().cost(&candidate, &wanted("fillseq", 5_000_000)).expect("it is allowed").write_us
+    };
+    assert!(in_order(trie) > in_order(usual), "keys that come in order are moved, but hashes come in none");
     let small = Candidate { memtable_part: 16, ..usual };
     assert!(cost("fillrandom", small).write_us > cost("fillrandom", usual).write_us);
 }

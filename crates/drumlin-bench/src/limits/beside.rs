@@ -6,7 +6,8 @@
 //!    not logged, than a change of a line of memory.
 //! 2. A get or a scan cannot be faster than one cache miss; an update, than a miss and a put; a delete, than a put.
 //! 3. A walk over all records cannot be faster than reading their bytes.
-//! 4. A mix cannot be faster than its parts together. Of calls that take several keys nothing is said: they overlap misses.
+//! 4. A mix cannot be faster than its parts together. Of calls that take several keys nothing is said: they overlap misses; nor of
+//!    reads past the store, which are a limit themselves.
 //!
 //! Tests: below; the table is printed in `tests/bench.rs` of the command line.
 
@@ -49,7 +50,7 @@ fn limits_of(kind: Kind, durability: &str) -> &'static [&'static str] {
         (Kind::Walk | Kind::WalkBack, _) => &["read-memory"],
         (Kind::Update, ["log-copy"]) => &["chase-huge", "log-copy"],
         (Kind::PutSynced, _) => &["sync"],
-        (Kind::GetMany | Kind::Open, _) => &[],
+        (Kind::GetMany | Kind::Open | Kind::Block, _) => &[],
         _ => put,
     }
 }

@@ -4,7 +4,6 @@
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 
 use super::words::Words;
 use super::{Ground, Scrap, rate};
@@ -21,16 +20,16 @@ const BLOCK_WORDS: usize = 512;
 /// Bytes of the mapped file, which is written round and round.
 const LOG_BYTES: usize = 512 << 20;
 
-pub(super) fn chase(ground: &Ground, _threads: usize) -> Result<f64> {
-    chase_on(ground, false)
+pub(super) fn chase(ground: &Ground, threads: usize) -> Result<f64> {
+    chase_on(ground, threads, false)
 }
 
-pub(super) fn chase_huge(ground: &Ground, _threads: usize) -> Result<f64> {
-    chase_on(ground, true)
+pub(super) fn chase_huge(ground: &Ground, threads: usize) -> Result<f64> {
+    chase_on(ground, threads, true)
 }
 
-/// Nanoseconds of a load whose address is the last load's value.
-fn chase_on(ground: &Ground, huge: bool) -> Result<f64> {
+/// Nanoseconds of a load whose address is the last load's value, while as many threads do the same.
+fn chase_on(ground: &Ground, threads: usize, huge: bool) -> Result<f64> {
     let words = Words::anonymous(ground.far_bytes, huge)?;
     let (words, lines) = (words.all(), words.all().len() / LINE_WORDS);
     // One ring through all lines, in an order that nobody can guess.
@@ -39,15 +38,12 @@ fn chase_on(ground: &Ground, huge: bool) -> Result<f64> {
         let (here, next) = (order.at(at), order.at((at + 1) % lines as u64));
         words[here as usize * LINE_WORDS].store(next, Ordering::Relaxed);
     }
-    let (mut at, mut steps, began) = (0, 0, Instant::now());
-    while began.elapsed() < ground.time {
-        for _ in 0..1024 {
-            at = words[at as usize * LINE_WORDS].load(Ordering::Relaxed);
-        }
-        steps += 1024;
-    }
-    black_box(at);
-    Ok(began.elapsed().as_nanos() as f64 / f64::from(steps))
+    let loads = rate(threads, ground.time, |thread| {
+        // Each begins elsewhere on the ring.
+        let mut at = order.at((lines / threads * thread) as u64);
+        move |_| at = black_box(words[at as usize * LINE_WORDS].load(Ordering::Relaxed))
+    });
+    Ok(threads as f64 * 1e9 / loads)
 }
 
 pub(super) fn update_line(ground: &Ground, threads: usize) -> Result<f64> {

@@ -5,7 +5,7 @@
 //! 1. A limit does the least that a store cannot do without, with nothing around it: no store is faster than that, with
 //!    data far beyond what the processor's caches hold.
 //! 2. Each is measured for the same short time (`scheduler` for longer), with one thread and with as many as were asked for
-//!    where that differs.
+//!    where that differs: with each of several numbers, so that its own scaling is seen.
 //! 3. A limit that cannot be measured here says why, and the others are measured all the same.
 //!
 //! Parts: `processor`, `memory`, `scheduler`, `device` measure; `words` is memory that threads share; `beside` sets figures against limits.
@@ -19,6 +19,7 @@ mod scheduler;
 mod words;
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Barrier, OnceLock};
@@ -37,8 +38,8 @@ pub struct Ground {
     pub directory: PathBuf,
     /// For each limit.
     pub time: Duration,
-    /// Threads, for limits that depend on them.
-    pub threads: usize,
+    /// Threads, for limits that depend on them: one number or several.
+    pub threads: Vec<usize>,
     /// Bytes of memory that are far more than all caches hold.
     pub far_bytes: usize,
     /// Bytes of a file that is written in one go.
@@ -53,7 +54,7 @@ impl Ground {
         Ground {
             directory: directory.into(),
             time: Duration::from_millis(500),
-            threads: threads.max(1),
+            threads: vec![threads.max(1)],
             far_bytes: 512 << 20,
             file_bytes: 512 << 20,
             lateness: OnceLock::new(),
@@ -116,9 +117,9 @@ impl std::fmt::Display for Limit {
 /// How many threads measure a limit.
 #[derive(Clone, Copy)]
 enum Threads {
-    /// One, and as many as were asked for.
+    /// One, and each number that was asked for.
     Asked,
-    /// As many as were asked for.
+    /// The most that were asked for.
     All,
     /// So many.
     Exactly(usize),
@@ -162,8 +163,8 @@ const MEASURES: &[Measure] = &[
         ONE,
         processor::filter_bits,
     ),
-    measure("chase", "one cache miss after the other in memory", Nanoseconds, ONE, memory::chase),
-    measure("chase-huge", "the same on huge pages", Nanoseconds, ONE, memory::chase_huge),
+    measure("chase", "one cache miss after the other in memory", Nanoseconds, Asked, memory::chase),
+    measure("chase-huge", "the same on huge pages", Nanoseconds, Asked, memory::chase_huge),
     measure(
         "update-line",
         "changes of random 64-byte lines in memory",
@@ -235,12 +236,12 @@ pub fn run(
     on_limit: &mut dyn FnMut(Limit) -> Result<()>,
 ) -> Result<()> {
     for measure in MEASURES.iter().filter(|measure| wanted(measure.name)) {
-        let (first, more) = match measure.threads {
-            Asked => (1, (ground.threads > 1).then_some(ground.threads)),
-            All => (ground.threads, None),
-            Exactly(threads) => (threads, None),
+        let threads: BTreeSet<usize> = match measure.threads {
+            Asked => ground.threads.iter().copied().chain([1]).collect(),
+            All => ground.threads.iter().copied().max().into_iter().collect(),
+            Exactly(threads) => [threads].into(),
         };
-        for threads in [first].into_iter().chain(more) {
+        for threads in threads {
             let (figure, failure) = match (measure.run)(ground, threads) {
                 Ok(figure) => (Some(figure), None),
                 Err(error) => (None, Some(error.to_string())),
@@ -256,6 +257,15 @@ pub fn run(
 /// How often a thread looks whether its time is over.
 const LOOK_EVERY: u64 = 256;
 
+/// What is wrong with a choice of limits by name, if anything.
+pub fn check(names: &[String]) -> Result<(), String> {
+    let known: Vec<&str> = self::names().collect();
+    match names.iter().find(|name| !known.contains(&name.as_str())) {
+        Some(unknown) => Err(format!("there is no limit {unknown}; there are {}", known.join(", "))),
+        None => Ok(()),
+    }
+}
+
 /// Calls of `step` a second, by so many threads at once. Each thread makes a step of its own.
 fn rate<S: FnMut(u64)>(threads: usize, time: Duration, begin: impl Fn(usize) -> S + Sync) -> f64 {
     let (over, ready) = (AtomicBool::new(false), Barrier::new(threads + 1));
@@ -268,11 +278,14 @@ fn rate<S: FnMut(u64)>(threads: usize, time: Duration, begin: impl Fn(usize) -> 
                     ready.wait();
                     ready.wait();
                     let mut done = 0;
-                    while !over.load(Ordering::Relaxed) {
+                    // Once at least: where all processors are busy, it may come to it when the time is over.
+                    loop {
                         (done..done + LOOK_EVERY).for_each(&mut step);
                         done += LOOK_EVERY;
+                        if over.load(Ordering::Relaxed) {
+                            return done;
+                        }
                     }
-                    done
                 })
             })
             .collect();
@@ -324,6 +337,22 @@ impl Drop for Scrap {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_limit_is_measured_with_one_thread_and_with_each_number_that_was_asked_for() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let mut ground = Ground::new(directory.path(), 1);
+        (ground.time, ground.far_bytes) = (Duration::from_millis(2), 1 << 20);
+        ground.threads = vec![3, 2, 3];
+        let mut on = Vec::new();
+        run(&ground, &|name| ["chase-huge", "wake-latest"].contains(&name), &mut |limit| {
+            on.push((limit.name.into_owned(), limit.threads));
+            Ok(())
+        })
+        .expect("none is refused");
+        let right = [("chase-huge", 1), ("chase-huge", 2), ("chase-huge", 3), ("wake-latest", 3)];
+        assert_eq!(on, right.map(|(name, threads)| (name.to_string(), threads)));
+    }
 
     #[test]
     fn every_limit_is_measured_and_leaves_nothing() {

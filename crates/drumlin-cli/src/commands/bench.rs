@@ -78,7 +78,8 @@ pub fn run(args: &Args, bench: &Bench) -> Result<()> {
     if bench.limits {
         let beside = if place.stays { Some(place.directory.as_path()) } else { place.directory.parent() };
         let ground = Ground::new(beside.unwrap_or(Path::new(".")), bench.threads as usize);
-        let limits = limits::measure(&ground, args, &|_| true, &mut |limit| {
+        let wanted = |name: &str| bench.limit.is_empty() || bench.limit.iter().any(|one| one == name);
+        let limits = limits::measure(&ground, args, &wanted, &mut |limit| {
             if args.json { out.line(json!(limit)) } else { Ok(()) }
         })?;
         let rows: Vec<Beside> = lines.iter().filter_map(|line| beside::of(line, &limits)).collect();

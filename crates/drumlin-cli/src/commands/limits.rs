@@ -18,17 +18,17 @@ use crate::output::Output;
 use crate::progress::Watcher;
 
 pub fn run(args: &Args, asked: &Limits) -> Result<()> {
-    let threads = asked.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, Into::into));
-    if !(1..=THREADS_MAX as usize).contains(&threads) {
+    let mut threads = asked.threads.clone();
+    if threads.is_empty() {
+        threads.push(std::thread::available_parallelism().map_or(1, Into::into));
+    }
+    if threads.iter().any(|threads| !(1..=THREADS_MAX as usize).contains(threads)) {
         return Err(Failure::Usage(format!("--threads must be from 1 to {THREADS_MAX}")));
     }
     if !(1e-3..=1e6).contains(&asked.seconds) {
         return Err(Failure::Usage("--seconds must be from 0.001 to 1000000".into()));
     }
-    if let Some(unknown) = asked.only.iter().find(|name| !limits::names().any(|known| known == *name)) {
-        let known: Vec<_> = limits::names().collect();
-        return Err(Failure::Usage(format!("there is no limit {unknown}; there are {}", known.join(", "))));
-    }
+    limits::check(&asked.only).map_err(Failure::Usage)?;
     if !(1..=1 << 20).contains(&asked.size) {
         return Err(Failure::Usage("--size must be from 1 to 1048576".into()));
     }
@@ -40,8 +40,8 @@ pub fn run(args: &Args, asked: &Limits) -> Result<()> {
         )));
     }
     let (time, bytes) = (Duration::from_secs_f64(asked.seconds), asked.size << 20);
-    let mut ground = Ground::new(&place, threads);
-    (ground.time, ground.far_bytes, ground.file_bytes) = (time, bytes, bytes);
+    let mut ground = Ground::new(&place, 1);
+    (ground.time, ground.far_bytes, ground.file_bytes, ground.threads) = (time, bytes, bytes, threads);
     let mut out = Output::new();
     if !args.json {
         out.line(format!("{:24} {:>3} {:>16}  what was done", "limit", "on", "at most"))?;

@@ -61,6 +61,9 @@ pub fn run(args: &Args, tune: &Tune) -> Result<()> {
 
 fn wanted_by(tune: &Tune) -> Result<Wanted> {
     let workload = wanted::workload(&tune.workload).map_err(Failure::Usage)?;
+    if tune.unordered {
+        wanted::check_unordered(workload).map_err(Failure::Usage)?;
+    }
     let processors = thread::available_parallelism().map_or(1, usize::from);
     let refuse = |why: &str| Err(Failure::Usage(why.into()));
     if tune.key_size < 9 || tune.key_size > 1 << 16 {
@@ -96,6 +99,7 @@ fn wanted_by(tune: &Tune) -> Result<Wanted> {
             compression: tune.compression.of_store(),
             ..usual
         },
+        unordered: tune.unordered,
         seed: tune.seed,
     })
 }
@@ -241,6 +245,9 @@ fn tell(args: &Args, out: &mut Output, wanted: &Wanted, choice: &Choice) -> Resu
     let is_in_memory = |measured: &Measured| measured.outcome.write_amplification == Some(0.0);
     if best.measured.as_ref().is_some_and(is_in_memory) {
         out.line("Nothing was written to tables: what is said of layouts, filters and blocks was not put to the test.")?;
+    }
+    if !best.candidate.options(memory).is_ordered() {
+        out.line("A trie has no order, and a keyspace is made with it or without, for good: ranges and prefixes are refused.")?;
     }
     out.line("")?;
     out.line(paste::rust(&choice.best.candidate, memory))?;

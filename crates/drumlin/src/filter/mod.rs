@@ -216,7 +216,9 @@ impl Filter {
         };
         let count = u32::from_le_bytes([header[4], header[5], header[6], header[7]]) as usize;
         let probes = header[1];
-        let whole = count != 0 && count % span.lines() == 0 && rest.len() == count.checked_mul(LINE_BYTES)?;
+        let whole = count != 0
+            && count.is_multiple_of(span.lines())
+            && rest.len() == count.checked_mul(LINE_BYTES)?;
         if !whole || probes == 0 || probes > PROBES_MAX || header[2] != 0 || header[3] != 0 {
             return None;
         }
@@ -309,7 +311,7 @@ fn bits_of(span: Span, probes: u8, hash: u64) -> impl Iterator<Item = usize> {
     let (number_bits, a_word) = (span.bits().ilog2(), span.probes_per_word());
     let mut word = mix(hash);
     (0..probes).map(move |probe| {
-        if probe > 0 && probe % a_word == 0 {
+        if probe > 0 && probe.is_multiple_of(a_word) {
             word = mix(hash.rotate_left(u32::from(probe) * 3));
         }
         let bit = word as usize & (span.bits() - 1);

@@ -1,0 +1,109 @@
+//! Blocks: pages of a store's own table files, read as they lie there: what the device gives at most.
+//!
+//! Place: a store hands them out, `drive` reads them; so the raw rate is measured of the same files, in the same mode, by as many
+//! threads and in the same minutes as the gets beside it.
+//!
+//! 1. A read is of one whole page at a multiple of its size, by one call of the file system.
+//! 2. Every whole page of the files that are read is as likely as any other.
+//! 3. A file stays open, so that it can be read though its table is merged and removed meanwhile.
+//!
+//! Concurrency: shared by all threads, and never changed.
+//! Tests: below; `tests/figures.rs` reads those of a store.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use drumlin::env::{FileSystem, ReadMode, ReadableFile};
+
+use crate::engine::Result;
+
+/// Bytes of a page.
+pub const PAGE_BYTES: usize = 4096;
+/// Files that are open at once, at most: of a store with more, some evenly from the oldest to the newest.
+const FILES_MAX: usize = 512;
+/// How the names of table files end.
+const TABLE: &str = ".tbl";
+
+/// See the module.
+pub struct Blocks {
+    /// Each with the number of the first page that is not its own.
+    files: Vec<(Arc<dyn ReadableFile>, u64)>,
+}
+
+impl Blocks {
+    /// Those of the tables in `directory`.
+    ///
+    /// # Errors
+    /// If a file cannot be opened, or no table has a whole page.
+    pub fn open(system: &dyn FileSystem, directory: &Path, mode: ReadMode) -> Result<Blocks> {
+        let mut tables = system.list(directory)?;
+        tables
+            .retain(|entry| !entry.is_dir && entry.name.ends_with(TABLE) && entry.bytes >= PAGE_BYTES as u64);
+        let step = tables.len().div_ceil(FILES_MAX).max(1);
+        let (mut files, mut end) = (Vec::new(), 0);
+        for table in tables.iter().step_by(step) {
+            let file = match system.open(&directory.join(&table.name), mode) {
+                // Merged and removed since it was listed.
+                Err(error) if error.is_missing_file() => continue,
+                file => file?,
+            };
+            end += file.bytes() / PAGE_BYTES as u64;
+            files.push((file, end));
+        }
+        match files.is_empty() {
+            true => Err("there is no table with a page to read".into()),
+            false => Ok(Blocks { files }),
+        }
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        self.files.last().map_or(0, |(_, end)| *end)
+    }
+
+    /// Reads page `number` of all, below [`count`](Blocks::count).
+    #[inline]
+    pub fn read(&self, number: u64, page: &mut [u8; PAGE_BYTES]) -> Result<()> {
+        let at = self.files.partition_point(|(_, end)| *end <= number);
+        let first = at.checked_sub(1).map_or(0, |before| self.files[before].1);
+        Ok(self.files[at].0.read_exact_at(page, (number - first) * PAGE_BYTES as u64)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drumlin::env::RealFs;
+
+    #[test]
+    fn every_whole_page_of_the_tables_is_read_and_nothing_else() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let system = RealFs::new();
+        let open = || Blocks::open(&system, directory.path(), ReadMode::Direct);
+        assert!(open().is_err_and(|error| error.to_string().contains("no table")));
+        let write = |name: &str, pages: &[u8], rest: usize| {
+            let mut bytes: Vec<u8> = pages.iter().flat_map(|byte| [*byte; PAGE_BYTES]).collect();
+            bytes.extend(vec![0; rest]);
+            std::fs::write(directory.path().join(name), bytes).expect("written");
+        };
+        write("2.tbl", &[3, 4, 5], 100);
+        write("1.tbl", &[1, 2], 0);
+        write("3.tbl", &[], 4095);
+        write("4.tbl", &[6], 1);
+        write("MANIFEST-1", &[7], 0);
+        let blocks = open().expect("there are some");
+        let mut page = [0; PAGE_BYTES];
+        let seen: Vec<u8> = (0..blocks.count())
+            .map(|number| {
+                blocks.read(number, &mut page).expect("it is there");
+                assert!(page.iter().all(|byte| *byte == page[0]), "a page of two");
+                page[0]
+            })
+            .collect();
+        assert_eq!(seen, [1, 2, 3, 4, 5, 6]);
+        // What is removed can still be read.
+        std::fs::remove_file(directory.path().join("1.tbl")).expect("removed");
+        blocks.read(0, &mut page).expect("it is open");
+        assert_eq!(page[0], 1);
+    }
+}
