@@ -101,6 +101,7 @@ impl Levels {
             }
         }
     }
+
     fn walk<'a>(&'a self, sought: Sought<'a>) -> Walk<'a, impl Iterator<Item = &'a TableHandle> + 'a> {
         let mut candidates = self.candidates(sought.key);
         let (known, given) = (Verdicts::default(), Given::default());
