@@ -370,7 +370,6 @@ fn threads_read_one_table_while_it_is_evicted() {
     });
 }
 
-/// A store of much memory searches one index block where one of little reads two.
 /// Regression: a store of 2 GiB that was read with 64 MiB of memory read 270 KB for a get. The filters did not fit; so each get
 /// opened the table that the one before it had closed, and read all of its filter.
 #[test]
@@ -425,6 +424,7 @@ fn only_so_many_tables_are_open() {
     }
 }
 
+/// A store of much memory searches one index block where one of little reads two.
 #[test]
 fn what_an_index_may_take_in_memory_follows_the_budget() {
     let root_bytes = |memory: usize| options().with_memory(memory).index_root_bytes;
