@@ -50,10 +50,9 @@ const HEADER_BYTES: usize = 8;
 const LINE_BYTES: usize = 64;
 
 /// What all probes of a hash lie in.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Span {
     /// A line: one cache miss. For keys in order, whose gets are answered from the cache.
-    #[default]
     Line,
     /// Eight lines in a row: at 16 bits a key it errs 0.05 % where a line errs 0.08. For keys without order, whose gets read the
     /// device for each error.

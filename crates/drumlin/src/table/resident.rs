@@ -165,11 +165,9 @@ impl Resident {
         }
         let made_here = resident.properties.filter_check == options.hasher.check_value();
         let filter = resident.properties.filter.filter(|_| made_here);
-        let found_room = filter.filter(|place| has_room(place.bytes as usize));
-        if found_room.is_none() {
-            resident.lacks = filter.map_or(0, |place| place.bytes as usize);
-        }
-        if let Some(place) = found_room {
+        let bytes = filter.map_or(0, |place| place.bytes as usize);
+        resident.lacks = if has_room(bytes) { 0 } else { bytes };
+        if let Some(place) = filter.filter(|_| resident.lacks == 0) {
             let filter = block(place).and_then(|filter| {
                 Filter::decode(&filter).ok_or_else(|| malformed(place, "the filter is malformed"))
             });

@@ -145,13 +145,11 @@ impl Ring {
         let (mut bare, mut wanted) = (Vec::new(), 0);
         for _ in 0..self.tables.len() {
             let Some(listed) = self.pop() else { break };
-            let table = listed.table.upgrade();
-            match table.filter(|_| listed.lacks > 0 && self.fits(wanted + listed.lacks, limits)) {
-                Some(table) => {
-                    wanted += listed.lacks;
-                    bare.push(table);
-                }
-                None => self.add(listed),
+            if listed.lacks > 0 && self.fits(wanted + listed.lacks, limits) {
+                wanted += listed.lacks;
+                bare.extend(listed.table.upgrade());
+            } else {
+                self.add(listed);
             }
         }
         bare
