@@ -109,10 +109,10 @@ impl TableHandle {
             Search::Found(version) => Step::Done(Some(version)),
             Search::Absent => Step::Done(None),
             Search::Skip => Step::Done(self.get_behind_unknown(key, at)?),
-            Search::Miss => match wanted.take() {
-                Some((place, role)) => Step::Wants(Wanted { table: self, resident, place, role }),
-                None => Step::Done(self.get(key, hash, at, known)?),
-            },
+            Search::Miss => {
+                let (place, role) = wanted.take().expect("a search misses nothing but a block");
+                Step::Wants(Wanted { table: self, resident, place, role })
+            }
         })
     }
 
