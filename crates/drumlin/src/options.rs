@@ -63,8 +63,8 @@ pub struct Options {
     /// are all that they use. What the block cache does not hold is a read of the device, each time. A file system that has no
     /// such reads is read as usual. Default false.
     pub direct_reads: bool,
-    /// Tables that are kept open at a time, at most; at least 1. One that is read by a scan or a merge while it is closed stays open
-    /// until that lets go of it. Default `None`: half as many files as the system lets this process open.
+    /// Tables that are kept open at a time, at most; at least 1. One that a scan, a merge or a get of many keys reads when it is
+    /// closed stays open until that lets go of it. Default `None`: half as many files as the system lets this process open.
     pub open_files_max: Option<usize>,
     /// How memory in two tiers is kept.
     pub two_tier: TwoTier,

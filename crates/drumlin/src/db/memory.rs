@@ -217,7 +217,9 @@ impl Memory {
         self.memtables.bytes().saturating_sub(self.lent.load(Ordering::Relaxed))
     }
 
-    /// Bytes of filters that are counted on to stay in memory: a third of what blocks and open tables have.
+    /// Bytes of a trie's filters that are counted on to stay in memory: two thirds of those for which there is room
+    /// ([`Options::filter_bytes_max`]), since inputs and outputs of a merge are open beside one another, and a table that is opened
+    /// without its filter costs a read.
     pub fn filter_share(&self) -> usize {
         self.job_share
     }
