@@ -549,7 +549,7 @@ impl TableHandle {
             &self.path,
             &self.meta,
             &self.options,
-            &|filter_bytes| self.shelf.residents.has_room(filter_bytes),
+            &|bytes| self.shelf.residents.has_room(bytes),
             &mut Err,
         )?;
         resident.take_shortcuts(&self.shelf.cache, self.meta.id);
@@ -558,6 +558,7 @@ impl TableHandle {
         let resident = Arc::new(resident);
         self.resident.replace(Some(resident.clone()));
         drop(opening);
+        self.mark_used();
         // Behind the lock: it may close other tables, and this one.
         self.shelf.opened(self.me.clone(), parts, lacks);
         Ok(resident)

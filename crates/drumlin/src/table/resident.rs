@@ -98,7 +98,7 @@ fn open_file(
 
 impl Resident {
     /// Opens the table at `path` that `meta` describes. A handful of reads. The filter is left in the file if `has_room` denies that
-    /// there is room for so many bytes. A part that is wrong is left out if `problem` lets it pass; without the properties, which
+    /// there is room for a table of so many bytes. A part that is wrong is left out if `problem` lets it pass; without the properties, which
     /// say where the parts are, there is no table.
     pub(super) fn load(
         fs: &dyn FileSystem,
@@ -166,7 +166,7 @@ impl Resident {
         let made_here = resident.properties.filter_check == options.hasher.check_value();
         let filter = resident.properties.filter.filter(|_| made_here);
         let bytes = filter.map_or(0, |place| place.bytes as usize);
-        resident.lacks = if has_room(bytes) { 0 } else { bytes };
+        resident.lacks = if has_room(resident.parts.sum() + bytes) { 0 } else { bytes };
         if let Some(place) = filter.filter(|_| resident.lacks == 0) {
             let filter = block(place).and_then(|filter| {
                 Filter::decode(&filter).ok_or_else(|| malformed(place, "the filter is malformed"))

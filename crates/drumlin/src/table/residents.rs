@@ -7,10 +7,10 @@
 //!    it is closed too, and lives on only in the hands of who opened it.
 //! 2. A table that was read since the hand passed it last is passed once more before it is closed.
 //! 3. A closed table is opened again by its next read.
-//! 4. Filters take at most two thirds of the share (by one more for each table that is opened at the same moment), and none goes
-//!    for another: else tables that are all read, and whose filters do not fit together, would close one another, and each get
-//!    read a whole filter. A table for whose filter there is no room is opened without it, which costs its gets a block at worst,
-//!    and is closed at the first sweep that finds room.
+//! 4. A filter is loaded only where there is room for it beside all else (but for those that are opened at the same moment), and
+//!    gives way to whatever is not one. Else tables that are all read, and do not fit together with their filters, would close one
+//!    another, and each get read a whole filter and index. A table for whose filter there is no room is opened without it, which
+//!    costs its gets a block at worst, and is closed at the first sweep that finds room.
 //!
 //! Concurrency: a mutex around the ring, taken by who opened a table (it did I/O anyway) and by sweeps; tables are closed
 //! after it is given back. A get takes no part: it sets the table's own bit if it is clear.
@@ -36,7 +36,6 @@ pub(super) struct Residents {
 #[derive(Clone, Copy)]
 struct Limits {
     bytes: usize,
-    filters: usize,
     tables: usize,
 }
 
@@ -44,13 +43,12 @@ struct Limits {
 struct Ring {
     tables: VecDeque<Listed>,
     bytes: usize,
-    /// Of that, bytes of filters.
-    filters: usize,
 }
 
 struct Listed {
     table: Weak<TableHandle>,
-    parts: Parts,
+    bytes: usize,
+    has_filter: bool,
     /// Bytes of the filter that it has in its file, and was opened without.
     lacks: usize,
 }
@@ -58,20 +56,20 @@ struct Listed {
 impl Residents {
     /// None yet; together they may take `share` bytes, and be `tables_max`.
     pub(super) fn new(account: Arc<Account>, share: usize, tables_max: usize) -> Residents {
-        let limits = Limits { bytes: share, filters: share / 3 * 2, tables: tables_max };
+        let limits = Limits { bytes: share, tables: tables_max };
         Residents { account, limits, ring: Mutex::default() }
     }
 
-    /// True if there is room for a filter of so many bytes.
-    pub(super) fn has_room(&self, filter_bytes: usize) -> bool {
-        self.ring.lock().fits(filter_bytes, self.limits)
+    /// True if there is room for a table of so many bytes.
+    pub(super) fn has_room(&self, bytes: usize) -> bool {
+        self.ring.lock().fits(bytes, self.limits)
     }
 
     /// Lists a table that was opened, holds `parts`, and `lacks` so many bytes of a filter; closes cold ones if that is too much.
     pub(super) fn list(&self, table: Weak<TableHandle>, parts: Parts, lacks: usize) {
         let cold = {
             let mut ring = self.ring.lock();
-            ring.add(Listed { table, parts, lacks });
+            ring.add(Listed { table, bytes: parts.sum(), has_filter: parts.filter > 0, lacks });
             ring.turn(self.limits)
         };
         close(&cold);
@@ -97,36 +95,38 @@ fn close(tables: &[Arc<TableHandle>]) {
 
 impl Ring {
     fn add(&mut self, listed: Listed) {
-        self.bytes += listed.parts.sum();
-        self.filters += listed.parts.filter;
+        self.bytes += listed.bytes;
         self.tables.push_back(listed);
     }
 
     fn pop(&mut self) -> Option<Listed> {
         let listed = self.tables.pop_front()?;
-        self.bytes -= listed.parts.sum();
-        self.filters -= listed.parts.filter;
+        self.bytes -= listed.bytes;
         Some(listed)
     }
 
-    fn fits(&self, filter_bytes: usize, limits: Limits) -> bool {
-        self.filters + filter_bytes <= limits.filters
+    fn fits(&self, bytes: usize, limits: Limits) -> bool {
+        self.bytes.saturating_add(bytes) <= limits.bytes
     }
 
-    /// Turns the hand until what is listed is within its limits; the tables to close.
+    /// Turns the hand until what is listed is within its limits; the tables to close: those that were not read since the hand
+    /// passed them, then those that have filters, then any.
     fn turn(&mut self, limits: Limits) -> Vec<Arc<TableHandle>> {
         let mut cold = Vec::new();
-        let mut spared = self.tables.len();
-        while (self.bytes > limits.bytes || self.tables.len() > limits.tables)
-            && let Some(listed) = self.pop()
-        {
-            let Some(table) = listed.table.upgrade() else { continue };
-            if spared > 0 && table.take_used() {
-                spared -= 1;
-                self.add(listed);
-                continue;
+        let goes: [fn(&Listed, &TableHandle) -> bool; 3] =
+            [|_, table| !table.take_used(), |listed, _| listed.has_filter, |_, _| true];
+        for goes in goes {
+            for _ in 0..self.tables.len() {
+                if self.bytes <= limits.bytes && self.tables.len() <= limits.tables {
+                    return cold;
+                }
+                let Some(listed) = self.pop() else { return cold };
+                match listed.table.upgrade() {
+                    None => {}
+                    Some(table) if goes(&listed, &table) => cold.push(table),
+                    Some(_) => self.add(listed),
+                }
             }
-            cold.push(table);
         }
         cold
     }
@@ -145,8 +145,9 @@ impl Ring {
         let (mut bare, mut wanted) = (Vec::new(), 0);
         for _ in 0..self.tables.len() {
             let Some(listed) = self.pop() else { break };
-            if listed.lacks > 0 && self.fits(wanted + listed.lacks, limits) {
-                wanted += listed.lacks;
+            let whole = listed.bytes + listed.lacks;
+            if listed.lacks > 0 && self.fits(wanted + whole, limits) {
+                wanted += whole;
                 bare.extend(listed.table.upgrade());
             } else {
                 self.add(listed);

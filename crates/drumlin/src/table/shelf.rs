@@ -1,7 +1,7 @@
 //! What all tables of one store share: the file system, the block cache, the list of open ones, the graveyard.
 //!
 //! Memory: indexes, filters and range tombstones of open tables, and the blocks in the cache, live within one bound. The
-//! open tables may take three quarters of it, their filters half; the cache has what they leave.
+//! open tables may take three quarters of it; the cache has what they leave.
 //!
 //! Place: made by `db` at open; every [`TableHandle`] holds it.
 //!

@@ -380,8 +380,8 @@ fn tables_in_use_do_not_close_one_another_for_their_filters() {
         .map(|id| write(&inner, id, &options, &rows(2000), Tombstones::EMPTY).expect("writes"))
         .collect();
     let faulty = FaultyFs::new(inner.clone());
-    // Two thirds of three quarters of it are filters: those of four tables, of 15 KB each.
-    let shelf = Shelf::bounded(faulty.clone(), ReadMode::Buffered, 124_000, usize::MAX);
+    // Three quarters of it hold all indexes, of 2 KB each, and beside them the filters of two to four tables, of 15 KB each.
+    let shelf = Shelf::bounded(faulty.clone(), ReadMode::Buffered, 100_000, usize::MAX);
     let open = |meta: &TableMeta| TableHandle::new(&shelf, PathBuf::from(DIR), meta.clone(), options.clone());
     let mut tables: Vec<Arc<TableHandle>> = metas.iter().map(open).collect();
     let with_filters =
@@ -389,10 +389,12 @@ fn tables_in_use_do_not_close_one_another_for_their_filters() {
     let read_all = |tables: &[Arc<TableHandle>]| {
         tables.iter().for_each(|table| assert!(get(table, b"key000500", 9999).expect("readable").is_some()));
     };
-    read_all(&tables);
-    read_all(&tables);
+    for _ in 0..4 {
+        read_all(&tables);
+    }
     let had = with_filters(&tables);
-    assert!((3..=4).contains(&had), "{had} of 12 have their filter");
+    assert!((2..=4).contains(&had), "{had} of 12 have their filter");
+    assert!(tables.iter().all(|table| table.resident_bytes() > 0), "all are open: the indexes fit");
     let calls = faulty.calls();
     for _ in 0..100 {
         tables.iter().for_each(|table| {
@@ -405,7 +407,7 @@ fn tables_in_use_do_not_close_one_another_for_their_filters() {
     tables.retain(|table| table.resident_parts().filter == 0);
     shelf.sweep();
     read_all(&tables);
-    assert_eq!(with_filters(&tables), had, "there is room for as many as before");
+    assert!(with_filters(&tables) >= had, "there is room for as many as before");
 }
 
 #[test]
