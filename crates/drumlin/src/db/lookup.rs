@@ -62,7 +62,7 @@ fn search(store: &Store, keyspace: &KeyspaceState, key: &[u8], at: Lsn) -> Resul
         let hash = keyspace.hasher.hash(key);
         let ask = asks_filters(superversion);
         if ask {
-            prefetch(superversion, hash);
+            prefetch(superversion, hash, true);
         }
         if let Some(found) = in_memory(superversion, key, hash, at, ask, committed) {
             return Ok(found);
@@ -81,10 +81,10 @@ pub(super) fn asks_filters(superversion: &SuperVersion) -> bool {
     superversion.generations.len() > 1 || superversion.levels.tables().next().is_some()
 }
 
-/// Starts to load what the memtables look at first for a key of this hash.
+/// Starts to load what the memtables look at first for a key of this hash, the filters if they are to be asked.
 #[inline]
-pub(super) fn prefetch(superversion: &SuperVersion, hash: u64) {
-    superversion.generations.iter().for_each(|generation| generation.memtable.prefetch(hash));
+pub(super) fn prefetch(superversion: &SuperVersion, hash: u64, ask: bool) {
+    superversion.generations.iter().for_each(|generation| generation.memtable.prefetch(hash, ask));
 }
 
 /// What the memtables say about `key` as of `at`, if anything; the filters first, if they are to be asked.

@@ -44,12 +44,14 @@ pub(crate) fn lookups<K: AsRef<[u8]>>(
     let found = keys.chunks(TOGETHER).try_for_each(|keys| {
         let first = values.len();
         values.resize(first + keys.len(), None);
-        let mut buffers = vec![KeyBuffer::new(); keys.len()];
+        // A few keys ask for no memory.
+        let mut buffers: SmallVec<[KeyBuffer; GROUP]> = keys.iter().map(|_| KeyBuffer::new()).collect();
         let sought = keys.iter().zip(&mut buffers).map(|(key, buffer)| {
             let key = keyspace.form.stored(key.as_ref(), buffer);
             Sought { key, hash: keyspace.hasher.hash(key) }
         });
-        search(store, keyspace, &sought.collect::<Vec<_>>(), at, &mut values[first..])
+        let sought: SmallVec<[Sought<'_>; GROUP]> = sought.collect();
+        search(store, keyspace, &sought, at, &mut values[first..])
     });
     unless_overtaken(store, keyspace, found.map(|()| values))
 }
@@ -70,7 +72,7 @@ fn search(
         let superversion = keyspace.current.load(&guard);
         let ask = asks_filters(superversion);
         for (number, group) in sought.chunks(GROUP).enumerate() {
-            group.iter().for_each(|sought| prefetch(superversion, sought.hash));
+            group.iter().for_each(|sought| prefetch(superversion, sought.hash, ask));
             let mut below: SmallVec<[(usize, Sought<'_>); GROUP]> = SmallVec::new();
             for (n, Sought { key, hash }) in group.iter().enumerate().map(|(n, s)| (number * GROUP + n, *s)) {
                 match in_memory(superversion, key, hash, at, ask, committed) {

@@ -72,10 +72,16 @@ impl Span {
         [Span::Line, Span::Group].into_iter().find(|span| span.kind() == kind)
     }
 
+    #[inline]
     const fn lines(self) -> usize {
+        1 << self.lines_log2()
+    }
+
+    #[inline]
+    const fn lines_log2(self) -> u32 {
         match self {
-            Span::Line => 1,
-            Span::Group => 8,
+            Span::Line => 0,
+            Span::Group => 3,
         }
     }
 
@@ -243,8 +249,9 @@ impl Filter {
     /// Starts to load what `may_contain` will look at.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
-        for line in self.span_of(hash) {
-            prefetch(line);
+        match self.span {
+            Span::Line => self.lines.get(self.first_line(hash)).map_or((), |line| prefetch(line)),
+            Span::Group => self.span_of(hash).iter().for_each(|line| prefetch(line)),
         }
     }
 
@@ -290,8 +297,9 @@ impl Filter {
 
     #[inline]
     fn first_line(&self, hash: u64) -> usize {
-        let spans = self.lines.len() / self.span.lines();
-        (((hash >> 32) * spans as u64) >> 32) as usize * self.span.lines()
+        let lines_log2 = self.span.lines_log2();
+        let spans = self.lines.len() >> lines_log2;
+        ((((hash >> 32) * spans as u64) >> 32) as usize) << lines_log2
     }
 
     /// Bytes held on the heap.

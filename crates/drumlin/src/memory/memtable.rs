@@ -345,13 +345,16 @@ impl MemTable {
         self.tier.as_ref().is_some_and(|tier| tier.may_know(hash)) || self.filter.may_know(hash)
     }
 
-    /// Starts to load what [`MemTable::may_know`] looks at.
+    /// Starts to load what a get looks at first: the slot in the hash tier, and the filter, if it is to be asked
+    /// ([`MemTable::may_know`]).
     #[inline]
-    pub fn prefetch(&self, hash: u64) {
+    pub fn prefetch(&self, hash: u64, filter: bool) {
         if let Some(tier) = &self.tier {
             tier.prefetch(hash);
         }
-        self.filter.prefetch(hash);
+        if filter {
+            self.filter.prefetch(hash);
+        }
     }
 
     /// The newest committed version of `key` with LSN < `at`; `hash` is the key's by the memtable's hasher. Does not look

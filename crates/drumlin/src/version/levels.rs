@@ -126,7 +126,7 @@ impl Levels {
     }
 
     /// The first half of [`Levels::get_cached`]: the filters that it asks first are being loaded.
-    #[inline]
+    #[inline(always)]
     pub(super) fn begin<'a>(
         &'a self,
         sought: Sought<'a>,
@@ -290,7 +290,7 @@ pub(super) struct Begun<'a, I> {
 }
 
 impl<'a, I: Iterator<Item = &'a TableHandle>> Begun<'a, I> {
-    #[inline]
+    #[inline(always)]
     fn load(&mut self, guard: &Guard) {
         self.next = [None; LOADED_TOGETHER];
         for (slot, table) in self.next.iter_mut().zip(&mut self.candidates) {
@@ -300,7 +300,7 @@ impl<'a, I: Iterator<Item = &'a TableHandle>> Begun<'a, I> {
     }
 
     /// What the tables say, as of `at`; `None` if what is in memory does not tell.
-    #[inline]
+    #[inline(always)]
     pub fn end(mut self, at: Lsn, guard: &Guard) -> Result<Option<Option<Version>>> {
         let Sought { key, hash } = self.sought;
         let mut known = Verdicts::default();
