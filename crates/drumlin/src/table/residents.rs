@@ -7,8 +7,8 @@
 //!    it is closed too, and lives on only in the hands of who opened it.
 //! 2. A table that was read since the hand passed it last is passed once more before it is closed.
 //! 3. A closed table is opened again by its next read.
-//! 4. A filter is loaded only where there is room for it beside all else (but for those that are opened at the same moment), and
-//!    gives way to whatever is not one. Else tables that are all read, and do not fit together with their filters, would close one
+//! 4. A filter is loaded only where there is room for it beside all else (but for those that are opened at the same moment). Else
+//!    tables that are all read, and do not fit together with their filters, would close one
 //!    another, and each get read a whole filter and index. A table for whose filter there is no room is opened without it, which
 //!    costs its gets a block at worst, and is closed at the first sweep that finds room.
 //!
@@ -48,7 +48,6 @@ struct Ring {
 struct Listed {
     table: Weak<TableHandle>,
     bytes: usize,
-    has_filter: bool,
     /// Bytes of the filter that it has in its file, and was opened without.
     lacks: usize,
 }
@@ -69,7 +68,7 @@ impl Residents {
     pub(super) fn list(&self, table: Weak<TableHandle>, parts: Parts, lacks: usize) {
         let cold = {
             let mut ring = self.ring.lock();
-            ring.add(Listed { table, bytes: parts.sum(), has_filter: parts.filter > 0, lacks });
+            ring.add(Listed { table, bytes: parts.sum(), lacks });
             ring.turn(self.limits)
         };
         close(&cold);
@@ -110,22 +109,19 @@ impl Ring {
     }
 
     /// Turns the hand until what is listed is within its limits; the tables to close: those that were not read since the hand
-    /// passed them, then those that have filters, then any.
+    /// passed them, then any.
     fn turn(&mut self, limits: Limits) -> Vec<Arc<TableHandle>> {
         let mut cold = Vec::new();
-        let goes: [fn(&Listed, &TableHandle) -> bool; 3] =
-            [|_, table| !table.take_used(), |listed, _| listed.has_filter, |_, _| true];
-        for goes in goes {
-            for _ in 0..self.tables.len() {
-                if self.bytes <= limits.bytes && self.tables.len() <= limits.tables {
-                    return cold;
+        let mut spared = self.tables.len();
+        while self.bytes > limits.bytes || self.tables.len() > limits.tables {
+            let Some(listed) = self.pop() else { break };
+            match listed.table.upgrade() {
+                None => {}
+                Some(table) if spared > 0 && table.take_used() => {
+                    spared -= 1;
+                    self.add(listed);
                 }
-                let Some(listed) = self.pop() else { return cold };
-                match listed.table.upgrade() {
-                    None => {}
-                    Some(table) if goes(&listed, &table) => cold.push(table),
-                    Some(_) => self.add(listed),
-                }
+                Some(table) => cold.push(table),
             }
         }
         cold
