@@ -3,7 +3,7 @@
 //! Place: `multi_get` of keyspaces and of snapshots, beside `lookup`, which says what one part answers.
 //!
 //! First what memory knows, of all keys under one guard: the memtables of one superversion, then its open tables and cached
-//! blocks. Keys go in small groups, whose first loads are started before the first of them is looked for. Then, for the keys that are left,
+//! blocks. Keys go in small groups, whose first loads in memtables are started before the first of them is looked for. Then, for the keys that are left,
 //! the files, unpinned: the blocks that they need next are read together, round after round (`version::together`).
 //!
 //! Invariants:
@@ -73,17 +73,15 @@ fn search(
         let ask = asks_filters(superversion);
         for (number, group) in sought.chunks(GROUP).enumerate() {
             group.iter().for_each(|sought| prefetch(superversion, sought.hash, ask));
-            let mut below: SmallVec<[(usize, Sought<'_>); GROUP]> = SmallVec::new();
             for (n, Sought { key, hash }) in group.iter().enumerate().map(|(n, s)| (number * GROUP + n, *s)) {
-                match in_memory(superversion, key, hash, at, ask, committed) {
-                    Some(found) => values[n] = found.value,
-                    None => below.push((n, Sought { key, hash })),
+                if let Some(found) = in_memory(superversion, key, hash, at, ask, committed) {
+                    values[n] = found.value;
+                } else if let Some(version) = superversion.levels.get_cached(key, hash, at, &guard)? {
+                    values[n] = in_tables(version).value;
+                } else {
+                    left.push(n);
                 }
             }
-            superversion.levels.get_cached_together(&below, at, &guard, |n, told| match told {
-                Some(version) => values[n] = in_tables(version).value,
-                None => left.push(n),
-            })?;
         }
         if left.is_empty() {
             return Ok(());

@@ -122,20 +122,26 @@ impl Levels {
         at: Lsn,
         guard: &Guard,
     ) -> Result<Option<Option<Version>>> {
-        self.begin(Sought { key, hash }, guard).end(at, guard)
-    }
-
-    /// The first half of [`Levels::get_cached`]: the filters that it asks first are being loaded.
-    #[inline(always)]
-    pub(super) fn begin<'a>(
-        &'a self,
-        sought: Sought<'a>,
-        guard: &Guard,
-    ) -> Begun<'a, impl Iterator<Item = &'a TableHandle> + 'a> {
-        let candidates = self.candidates(sought.key);
-        let mut begun = Begun { sought, candidates, next: [None; LOADED_TOGETHER] };
-        begun.load(guard);
-        begun
+        let mut candidates = self.candidates(key);
+        let mut known = Verdicts::default();
+        loop {
+            // Their filters are loaded beside one another.
+            let mut next: [Option<&TableHandle>; LOADED_TOGETHER] = [None; LOADED_TOGETHER];
+            for (slot, table) in next.iter_mut().zip(&mut candidates) {
+                table.prefetch(hash, guard);
+                *slot = Some(table);
+            }
+            for table in next {
+                let Some(table) = table else { return Ok(Some(None)) };
+                let Some(version) = table.get_cached(key, hash, at, &mut known, guard)? else {
+                    return Ok(None);
+                };
+                let Some(covering) = table.newest_covering_cached(key, at, guard) else { return Ok(None) };
+                if let Some(newest) = newer(version, covering) {
+                    return Ok(Some(Some(newest)));
+                }
+            }
+        }
     }
 
     /// The tables that may know the key, newest first.
@@ -279,45 +285,6 @@ pub struct Sought<'k> {
     pub key: &'k [u8],
     /// Of it, by the keyspace's hasher.
     pub hash: u64,
-}
-
-/// A get from what is in memory, before it has looked.
-pub(super) struct Begun<'a, I> {
-    sought: Sought<'a>,
-    candidates: I,
-    /// Those whose filters are loaded beside one another.
-    next: [Option<&'a TableHandle>; LOADED_TOGETHER],
-}
-
-impl<'a, I: Iterator<Item = &'a TableHandle>> Begun<'a, I> {
-    #[inline(always)]
-    fn load(&mut self, guard: &Guard) {
-        self.next = [None; LOADED_TOGETHER];
-        for (slot, table) in self.next.iter_mut().zip(&mut self.candidates) {
-            table.prefetch(self.sought.hash, guard);
-            *slot = Some(table);
-        }
-    }
-
-    /// What the tables say, as of `at`; `None` if what is in memory does not tell.
-    #[inline(always)]
-    pub fn end(mut self, at: Lsn, guard: &Guard) -> Result<Option<Option<Version>>> {
-        let Sought { key, hash } = self.sought;
-        let mut known = Verdicts::default();
-        loop {
-            for table in self.next {
-                let Some(table) = table else { return Ok(Some(None)) };
-                let Some(version) = table.get_cached(key, hash, at, &mut known, guard)? else {
-                    return Ok(None);
-                };
-                let Some(covering) = table.newest_covering_cached(key, at, guard) else { return Ok(None) };
-                if let Some(newest) = newer(version, covering) {
-                    return Ok(Some(Some(newest)));
-                }
-            }
-            self.load(guard);
-        }
-    }
 }
 
 /// About what tables hold of a range.

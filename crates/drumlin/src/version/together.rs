@@ -3,8 +3,7 @@
 //! Place: part of [`Levels`]; `db::lookups` asks first what is in memory, then, of the keys that are left, the files.
 //!
 //! Each key walks its own tables, newest first, and stops at the first that has an answer, as [`Levels::get`] does. What is done
-//! together is waiting: the filters of a group of keys are loaded beside one another, and the blocks that the keys need next are
-//! asked of the device at once, a round after the other.
+//! together is waiting: the blocks that the keys need next are asked of the device at once, a round after the other.
 //!
 //! Invariants:
 //! 1. The answer for a key is that of [`Levels::get`]: levels never change, so it makes no difference when a table is asked.
@@ -14,17 +13,12 @@
 //! Complexity: that of as many gets; rounds: as many as the key with the most blocks to read has, if the bytes suffice.
 //! Concurrency: values. Tests: `levels_tests`, tests/lookups.rs. Origin: ours.
 
-use crossbeam_epoch::Guard;
-use smallvec::SmallVec;
-
 use crate::error::Result;
 use crate::key::Lsn;
 use crate::table::{Given, Step, TableHandle, Verdicts, Version, Wanted, read_together};
 
 use super::levels::{Levels, Sought, newer};
 
-/// Keys whose first filters are loaded beside one another: as many lines as a core has on their way.
-const GROUP: usize = 8;
 /// Bytes of blocks from which on a round asks for no more.
 const ROUND_BYTES: u64 = 8 << 20;
 
@@ -58,24 +52,6 @@ impl<'a, I: Iterator<Item = &'a TableHandle>> Walk<'a, I> {
 }
 
 impl Levels {
-    /// [`Levels::get_cached`] for each, handed to `each` with its number.
-    pub fn get_cached_together(
-        &self,
-        sought: &[(usize, Sought<'_>)],
-        at: Lsn,
-        guard: &Guard,
-        mut each: impl FnMut(usize, Option<Option<Version>>),
-    ) -> Result<()> {
-        for group in sought.chunks(GROUP) {
-            let begun = group.iter().map(|(n, sought)| (*n, self.begin(*sought, guard)));
-            let begun: SmallVec<[_; GROUP]> = begun.collect();
-            for (n, begun) in begun {
-                each(n, begun.end(at, guard)?);
-            }
-        }
-        Ok(())
-    }
-
     /// [`Levels::get`] for each, in their order. May read files, so the epoch must not be pinned.
     pub fn get_together(&self, sought: &[Sought<'_>], at: Lsn) -> Result<Vec<Option<Version>>> {
         let mut walks: Vec<_> = sought.iter().map(|sought| self.walk(*sought)).collect();
