@@ -534,15 +534,20 @@ fn changed(old: Option<&[u8]>, fresh: &[u8]) -> Vec<u8> {
     value
 }
 
-/// Sleeps until then. Who waits leaves the processor: where there are few, one that looks at the clock instead has used up its
-/// turn when the operation is due, and a thread of the engine has the processor for milliseconds.
+/// Who waits sleeps at least so long, and then has what came due meanwhile to do at once. To sleep for the 8 µs between two of
+/// 255 thousand puts a second, by two threads, took 7.6 µs of processors a put, where the puts themselves take less than 2: of
+/// both processors nothing was left, and latencies were those of the waiting.
+const NAP: Duration = Duration::from_micros(100);
+
+/// Sleeps until then or a little beyond, see [`NAP`]. Who waits leaves the processor: where there are few, one that looks at the
+/// clock instead has used up its turn when the operation is due, and a thread of the engine has the processor for milliseconds.
 pub(crate) fn wait_until(due: Instant) {
     loop {
         let left = due.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return;
         }
-        std::thread::sleep(left);
+        std::thread::sleep(left.max(NAP));
     }
 }
 

@@ -229,9 +229,10 @@ pub const MEASUREMENTS: &[Measurement] = &[
     Measurement {
         name: "mixes",
         shows: "YCSB A to F and the papers' mixes",
-        minutes: 15,
+        minutes: 12,
         program: Peers,
         with: "--engines drumlin,rocksdb,lmdb --num 1000000 --memory 512 --threads 2 \
+               --duration 5 --reads 1000000000 --writes 1000000000 \
                --benchmarks ycsba,ycsbb,ycsbc,ycsbd,ycsbe,ycsbf,readhot,mixbalanced,mixscan,mixskewed",
         runs: &[""],
         rounds: 3,

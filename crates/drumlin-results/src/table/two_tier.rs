@@ -80,7 +80,7 @@ pub const MEASUREMENTS: &[Measurement] = &[
         minutes: 10,
         program: Peers,
         with: "--grid --engines drumlin,rocksdb --component two-tier --num 1000000 --grid-num 300000 --memory 512 \
-               --benchmarks mixskewed",
+               --duration 10 --reads 1000000000 --writes 1000000000 --benchmarks mixskewed",
         runs: THREADS,
         rounds: 5,
         drawn: Bars,
