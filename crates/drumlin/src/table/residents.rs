@@ -8,9 +8,9 @@
 //! 2. A table that was read since the hand passed it last is passed once more before it is closed.
 //! 3. A closed table is opened again by its next read.
 //! 4. A filter is loaded only where there is room for it beside all else (but for those that are opened at the same moment). Else
-//!    tables that are all read, and do not fit together with their filters, would close one
-//!    another, and each get read a whole filter and index. A table for whose filter there is no room is opened without it, which
-//!    costs its gets a block at worst, and is closed at the first sweep that finds room.
+//!    tables that are all read, and do not fit together with their filters, would close one another, and each get read a whole
+//!    filter and index. A table for whose filter there is no room is opened without it, which costs its gets a block at worst,
+//!    and is closed at the first sweep that finds room.
 //!
 //! Concurrency: a mutex around the ring, taken by who opened a table (it did I/O anyway) and by sweeps; tables are closed
 //! after it is given back. A get takes no part: it sets the table's own bit if it is clear.
