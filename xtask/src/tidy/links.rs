@@ -1,5 +1,5 @@
-//! Links of the documents: relative links and anchors in Markdown, names of documents in code, names of tests in
-//! docs/HACKING.md, so that the table of promises cannot name a test that is gone.
+//! Links of the documents: relative links and anchors in Markdown, names of documents in code, names of tests and of planted
+//! bugs in docs/HACKING.md, so that the table of promises cannot name one that is gone.
 //!
 //! Place: called by `tidy`. Links to the network are not followed.
 
@@ -46,10 +46,27 @@ pub fn check(
     }
     let promises = Path::new("docs/HACKING.md");
     if known.contains(promises) {
-        for (line, name) in tests_named(&tree::read(&root.join(promises))?) {
+        let text = tree::read(&root.join(promises))?;
+        for (line, name) in tests_named(&text) {
             let function = format!("fn {name}(");
             if !sources.iter().any(|s| s.text.contains(&function)) {
                 findings.push(Finding::new(promises, line, "link", format!("there is no test `{name}`")));
+            }
+        }
+        for (line, name) in bugs_named(&text) {
+            let is_there = match name.strip_suffix('*') {
+                Some(begins) => {
+                    known.iter().any(|p| p.to_string_lossy().starts_with(&format!("planted/{begins}")))
+                }
+                None => known.contains(Path::new(&format!("planted/{name}.toml"))),
+            };
+            if !is_there {
+                findings.push(Finding::new(
+                    promises,
+                    line,
+                    "link",
+                    format!("there is no planted bug `{name}`"),
+                ));
             }
         }
     }
@@ -142,6 +159,25 @@ fn tests_named(text: &str) -> Vec<(usize, &str)> {
     found
 }
 
+/// (line from 1, name) of every code span in the last column of a table whose head is "bugs"; a star stands for the rest of a name.
+fn bugs_named(text: &str) -> Vec<(usize, &str)> {
+    let mut found = Vec::new();
+    let mut is_of_bugs = false;
+    for (number, line) in text.lines().enumerate() {
+        let Some(cell) =
+            line.strip_prefix('|').and_then(|row| row.trim_end().strip_suffix('|')?.rsplit('|').next())
+        else {
+            is_of_bugs = false;
+            continue;
+        };
+        is_of_bugs |= cell.trim() == "bugs";
+        if is_of_bugs {
+            found.extend(cell.split('`').skip(1).step_by(2).map(|name| (number + 1, name)));
+        }
+    }
+    found
+}
+
 /// Takes `.` and `..` out of a path.
 fn normal(path: &Path) -> PathBuf {
     let mut out = PathBuf::new();
@@ -178,6 +214,12 @@ mod tests {
         let text =
             "`cargo x loom`, `log_bytes_max`\n| x | `a::tests::it_does_what_it_says` and `DRUMLIN_A_B_C` |";
         assert_eq!(tests_named(text), [(2, "it_does_what_it_says")]);
+    }
+
+    #[test]
+    fn bugs_are_named_in_the_last_column_of_their_table() {
+        let text = "| promise | tests | bugs |\n|---|---|---|\n| `a` | `b-c` | `d-e`, `f` |\n\n| it | command |\n|---|---|\n| x | `y-z` |";
+        assert_eq!(bugs_named(text), [(3, "d-e"), (3, "f")]);
     }
 
     #[test]
