@@ -12,8 +12,8 @@
 //!
 //! Concurrency: bits are set and read Relaxed. Whoever sees a version, or knows of it, does so by its publication (Release),
 //! before which the same thread set the bits, or saw them set: so it sees them too. Who does not see them might as well have come
-//! before the write. Arrays are published by their `OnceLock`, before any bit is set in them; two threads that add one at once
-//! keep one. `added` is a hint.
+//! before the write. Arrays are published before any bit is set in them; while a thread makes one, the others add to the last
+//! there is. `added` is a hint.
 //!
 //! Complexity: O(log keys), but only the last array is in no cache: a miss, mostly. 2 to 17 bytes a key, 4 at most if it
 //! was known how many there are.
@@ -21,11 +21,12 @@
 //! arrays that follow one another are as in Almeida et al., *Scalable Bloom Filters*.
 //! Tests: below, `memtable_tests`, `loom_tests`.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{CachePadded, prefetch};
 
+use super::arrays::Arrays;
 use super::pool::{Pool, Words};
 
 /// Words of the first array.
@@ -61,7 +62,7 @@ impl Array {
 
 /// See the module.
 pub(super) struct KeyFilter {
-    arrays: [OnceLock<Array>; ARRAYS],
+    arrays: Arrays<Array, ARRAYS>,
     /// Keys that were counted.
     added: CachePadded<AtomicU64>,
     pool: Arc<Pool>,
@@ -82,26 +83,21 @@ fn is_counted(hash: u64) -> bool {
 impl KeyFilter {
     /// Of no key.
     pub(super) fn new(pool: Arc<Pool>) -> KeyFilter {
-        let arrays = [const { OnceLock::new() }; ARRAYS];
-        let _ = arrays[0].set(Array::new(FIRST, &pool));
+        let arrays = Arrays::new(Array::new(FIRST, &pool));
         KeyFilter { arrays, added: CachePadded::new(AtomicU64::new(0)), pool }
-    }
-
-    fn there(&self) -> impl Iterator<Item = &Array> {
-        self.arrays.iter().map_while(OnceLock::get)
     }
 
     /// Starts to load what the other functions look at.
     #[inline]
     pub(super) fn prefetch(&self, hash: u64) {
-        self.there().for_each(|array| prefetch(array.word(hash)));
+        self.arrays.iter().for_each(|array| prefetch(array.word(hash)));
     }
 
     /// False only if no key of this hash was added.
     #[inline]
     pub(super) fn may_know(&self, hash: u64) -> bool {
         let mask = mask(hash);
-        self.there().any(|array| array.word(hash).load(Ordering::Relaxed) & mask == mask)
+        self.arrays.iter().any(|array| array.word(hash).load(Ordering::Relaxed) & mask == mask)
     }
 
     /// Adds a key.
@@ -110,7 +106,7 @@ impl KeyFilter {
         if self.may_know(hash) {
             return;
         }
-        let Some(last) = self.there().last() else { return };
+        let Some(last) = self.arrays.iter().last() else { return };
         last.word(hash).fetch_or(mask(hash), Ordering::Relaxed);
         self.count(hash);
     }
@@ -119,15 +115,15 @@ impl KeyFilter {
     pub(super) fn make_room(&self, count: usize) {
         let all = self.added.load(Ordering::Relaxed) * COUNTED_OF + count as u64;
         let words = all.div_ceil(KEYS_PER_WORD).next_power_of_two() as usize;
-        if self.there().map(|array| array.words.len()).sum::<usize>() < words {
-            self.grow(self.there().count(), words);
+        if self.arrays.iter().map(|array| array.words.len()).sum::<usize>() < words {
+            self.grow(self.arrays.iter().count(), words);
         }
     }
 
     /// Adds keys, for which [room was made](KeyFilter::make_room), where nobody else knows the filter: without an atomic
     /// operation, which would wait for the one before.
     pub(super) fn add_all(&self, hashes: &[u64]) {
-        let Some(last) = self.there().last() else { return };
+        let Some(last) = self.arrays.iter().last() else { return };
         let mut counted = 0;
         for (at, &hash) in hashes.iter().enumerate() {
             if let Some(&soon) = hashes.get(at + AHEAD) {
@@ -148,7 +144,7 @@ impl KeyFilter {
             let added = self.added.fetch_add(1, Ordering::Relaxed) + 1;
             // One walk: others may add an array meanwhile, and two are not to follow from one that was seen.
             let (mut there, mut words, mut last) = (0, 0, 0);
-            for array in self.there() {
+            for array in self.arrays.iter() {
                 last = array.words.len();
                 (there, words) = (there + 1, words + last);
             }
@@ -158,18 +154,14 @@ impl KeyFilter {
         }
     }
 
-    /// Adds the array behind the first `there`, if there is room for it.
-    #[cold]
+    /// Adds the array behind the first `there`, if there is room for it and nobody does so already.
     fn grow(&self, there: usize, words: usize) {
-        if let Some(next) = self.arrays.get(there) {
-            // Whoever comes second drops his.
-            let _ = next.set(Array::new(words, &self.pool));
-        }
+        self.arrays.add(there, || Array::new(words, &self.pool));
     }
 
     /// Bytes of all arrays.
     pub(super) fn bytes(&self) -> usize {
-        self.there().map(|array| array.words.len() * size_of::<AtomicU64>()).sum()
+        self.arrays.iter().map(|array| array.words.len() * size_of::<AtomicU64>()).sum()
     }
 }
 
@@ -208,11 +200,11 @@ mod tests {
         for _ in 0..50 {
             (0..100).for_each(|n| filter.add(hash(n)));
         }
-        assert_eq!(filter.there().count(), 1);
+        assert_eq!(filter.arrays.iter().count(), 1);
         let mut sizes = Vec::new();
         for n in 0..100_000 {
             filter.add(hash(n));
-            sizes.push(filter.there().count());
+            sizes.push(filter.arrays.iter().count());
         }
         assert!(sizes.is_sorted() && sizes[150] == 1 && sizes[10_000] == 3, "{}", sizes[10_000]);
         assert_eq!(sizes.last(), Some(&4));
@@ -245,7 +237,7 @@ mod tests {
             let hashes: Vec<u64> = (0..1u64 << 14).map(|n| hasher.hash(&n.to_le_bytes())).collect();
             filter.make_room(hashes.len());
             filter.add_all(&hashes);
-            assert_eq!(filter.there().count(), 2, "seed {seed}");
+            assert_eq!(filter.arrays.iter().count(), 2, "seed {seed}");
         }
     }
 
@@ -255,7 +247,7 @@ mod tests {
         let filter = KeyFilter::new(Arc::default());
         filter.grow(1, FIRST * GROWTH);
         filter.grow(1, FIRST * GROWTH);
-        assert_eq!(filter.there().count(), 2);
+        assert_eq!(filter.arrays.iter().count(), 2);
     }
 
     #[test]

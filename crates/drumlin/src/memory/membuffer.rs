@@ -34,11 +34,12 @@
 //! Slots of one word, which leave the version itself in the arena, are ours.
 //! Tests: `two_tier_tests`, `loom_tests`.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{CachePadded, prefetch};
 
+use super::arrays::Arrays;
 use super::pool::{Pool, Words};
 
 /// Slots of a bucket: a line.
@@ -210,7 +211,7 @@ impl Array {
 
 /// See the module.
 pub(super) struct Membuffer {
-    arrays: [OnceLock<Array>; ARRAYS],
+    arrays: Arrays<Array, ARRAYS>,
     /// Keys that there will be, it is said.
     expected: usize,
     /// Bytes that all arrays may have.
@@ -221,26 +222,20 @@ pub(super) struct Membuffer {
 impl Membuffer {
     /// An empty one, which may get so many keys, and with at most `bytes_max` bytes, a few buckets apart.
     pub(super) fn new(expected: usize, bytes_max: usize, pool: Arc<Pool>) -> Membuffer {
-        let arrays = [const { OnceLock::new() }; ARRAYS];
-        let _ = arrays[0].set(Array::new(FIRST, 0, &pool));
+        let arrays = Arrays::new(Array::new(FIRST, 0, &pool));
         Membuffer { arrays, expected, bytes_max, pool }
-    }
-
-    #[inline]
-    fn there(&self) -> impl Iterator<Item = &Array> {
-        self.arrays.iter().map_while(OnceLock::get)
     }
 
     /// Starts to load what a look-up reads.
     #[inline]
     pub(super) fn prefetch(&self, hash: u64) {
-        self.there().for_each(|array| prefetch(&raw const array.words[array.bucket(hash) * WAYS]));
+        self.arrays.iter().for_each(|array| prefetch(&raw const array.words[array.bucket(hash) * WAYS]));
     }
 
     /// The slot of the key of this hash for whose node `is_it` is true, and what it holds.
     #[inline]
     pub(super) fn find(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<(Slot<'_>, Word)> {
-        for array in self.there() {
+        for array in self.arrays.iter() {
             for slot in array.slots(hash) {
                 let word = slot.word().load(Ordering::Acquire);
                 if word != 0 && (word ^ hash) >> TAG_SHIFT == 0 && is_it(word as u32) {
@@ -260,7 +255,7 @@ impl Membuffer {
     /// Takes a slot for a key that has none: one that nobody has, or one whose version is in the list. `None` if there is
     /// neither.
     pub(super) fn take(&self, hash: u64, unit: u32) -> Option<Slot<'_>> {
-        let array = self.there().last()?;
+        let array = self.arrays.iter().last()?;
         let fresh = Word::fresh(hash, unit);
         let free = array
             .slots(hash)
@@ -289,7 +284,7 @@ impl Membuffer {
     /// Adds an array if the last one is full and there may be a larger one. It may allocate.
     #[inline]
     pub(super) fn grow_if_due(&self) {
-        if self.there().last().is_some_and(Array::is_full) {
+        if self.arrays.iter().last().is_some_and(Array::is_full) {
             self.grow();
         }
     }
@@ -298,11 +293,11 @@ impl Membuffer {
     fn grow(&self) {
         // One walk: others may add an array meanwhile, and two are not to follow from one that was seen.
         let (mut there, mut slots, mut last) = (0, 0, 0);
-        for array in self.there() {
+        for array in self.arrays.iter() {
             last = array.words.len();
             (there, slots) = (there + 1, slots + last);
         }
-        // Of what memory has left a half: it is taken at once, by two at once even, and writers are not stopped for it.
+        // Of what memory has left a half: it is taken at once, and writers are not stopped for it.
         let left = self.pool.account().room() / 2 / size_of::<AtomicU64>();
         let room = (self.bytes_max / size_of::<AtomicU64>()).saturating_sub(slots).min(left);
         let wanted = match there {
@@ -316,26 +311,23 @@ impl Membuffer {
         if next < last {
             return;
         }
-        if let Some(array) = self.arrays.get(there) {
-            // Whoever comes second drops his.
-            let _ = array.set(Array::new(next / WAYS, slots as u32, &self.pool));
-        }
+        self.arrays.add(there, || Array::new(next / WAYS, slots as u32, &self.pool));
     }
 
     /// The slot of this position.
     pub(super) fn slot(&self, position: u32) -> Slot<'_> {
-        let array = self.there().filter(|array| array.first <= position).last();
+        let array = self.arrays.iter().filter(|array| array.first <= position).last();
         let array = array.expect("a position names a slot of an array that is there");
         array.slot((position - array.first) as usize)
     }
 
     /// Keys that there were slots for, or none; about.
     pub(super) fn keys(&self) -> usize {
-        self.there().map(|array| (array.taken.load(Ordering::Relaxed) * COUNTED_OF) as usize).sum()
+        self.arrays.iter().map(|array| (array.taken.load(Ordering::Relaxed) * COUNTED_OF) as usize).sum()
     }
 
     /// Bytes of all arrays.
     pub(super) fn bytes(&self) -> usize {
-        self.there().map(|array| array.words.len() * size_of::<AtomicU64>()).sum()
+        self.arrays.iter().map(|array| array.words.len() * size_of::<AtomicU64>()).sum()
     }
 }

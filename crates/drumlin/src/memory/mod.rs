@@ -16,6 +16,7 @@
 //! - `TombstoneSet` (`tombstone_set`): the range tombstones, under an epoch; a sequence of `Run`s (`tombstone_run`).
 //!   [`ReservedRanges`] become one when published.
 //! - `Nodes` (`node`): the layout of a node in memory.
+//! - `Arrays` (`arrays`): what the filter and the hash grow by.
 //! - `Arena` (`arena`): where nodes live; 32-bit addresses, no allocation per node.
 //! - [`Pool`] (`pool`): what memtables are charged to, and the chunks that pass from one to the next.
 //! - `local`: what a thread keeps for itself.
@@ -27,6 +28,7 @@
 //! 3. What can be slow (space, copying, the search) is done in `reserve`, before locks and LSN.
 
 mod arena;
+mod arrays;
 mod backlog;
 mod bulk;
 mod cursor;
