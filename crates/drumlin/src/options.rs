@@ -150,6 +150,8 @@ impl Options {
     pub const SEGMENT_BYTES_MIN: usize = 64 << 10;
     /// Largest segment, in bytes: a pad may be one segment long.
     pub const SEGMENT_BYTES_MAX: usize = 1 << 30;
+    /// Most background threads.
+    pub const BACKGROUND_THREADS_MAX: usize = 1024;
     /// Smallest memory budget, in bytes.
     pub const MEMORY_BYTES_MIN: usize = 4 << 20;
 
@@ -198,8 +200,12 @@ impl Options {
                 4 * self.segment_bytes
             )));
         }
-        if self.background_threads == 0 {
-            return Err(Error::invalid("background_threads is 0, but flushing needs at least one"));
+        if !(1..=Self::BACKGROUND_THREADS_MAX).contains(&self.background_threads) {
+            return Err(Error::invalid(format!(
+                "background_threads is {}, but must be from 1, which flushing needs, to {}",
+                self.background_threads,
+                Self::BACKGROUND_THREADS_MAX
+            )));
         }
         if self.open_files_max == Some(0) {
             return Err(Error::invalid("open_files_max is 0, but a read needs at least one table open"));

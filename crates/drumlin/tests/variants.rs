@@ -209,6 +209,25 @@ fn an_update_notices_a_put_that_was_flushed_meanwhile() {
     holds(&keyspace, "x", "put+u");
 }
 
+/// Regression: each attempt that was overtaken left a copy of its value in memory.
+#[test]
+fn an_attempt_that_was_overtaken_leaves_no_large_value_in_memory() {
+    let (db, keyspace) = open();
+    keyspace.put("x", "old").expect("put");
+    let before = db.stats().memtable_bytes;
+    let mut attempts = 0;
+    let update = keyspace.update("x", |_| {
+        attempts += 1;
+        if attempts < 20 {
+            keyspace.put("x", "other").expect("put");
+        }
+        Some(vec![7; 64 << 10])
+    });
+    assert_eq!(update.expect("update").expect("a value").len(), 64 << 10);
+    let grown = db.stats().memtable_bytes - before;
+    assert!(attempts == 20 && grown < 4 * (64 << 10), "{grown} bytes in {attempts} attempts");
+}
+
 /// D9: an attempt that fails must not be in the log as if it had not.
 #[test]
 fn a_failed_attempt_leaves_nothing_for_recovery() {

@@ -282,7 +282,8 @@ impl Outputs {
         let Open { id, path, mut writer, told_bytes } = open;
         writer.set_tombstones(rules.tombstones(start, end));
         if let Some((grid, first, last)) = writer.columned_span() {
-            writer.set_pile(pile_columns(pile, grid, first, last)?);
+            writer.set_pile(pile_columns(pile, grid, first, last));
+            self.buffers.set(self.input_bytes + writer.memory_bytes());
         }
         let mut meta = writer.finish()?;
         debug_assert_eq!(meta.id, id);

@@ -8,7 +8,8 @@
 //! - an eighth for the buffers of flushes and compactions: a compaction cuts its outputs rather than take more.
 //!
 //! Invariants:
-//! 1. A write is let in only while memtables hold less than their share; what is in flight then is all that can go beyond.
+//! 1. A write is let in only while memtables hold less than their share. Beyond it go what is in flight then, and what a hash
+//!    tier takes to be sorted: 20 bytes a version for the while, and lanes and guide of the list.
 //! 2. Memtables that scans hold after their flush do not stop writers for ever, since it may be a writer who does not step
 //!    them: after a while they count no longer, and the cache gives way to them. A thread that stands still within a get or
 //!    a write keeps all that is replaced meanwhile from being freed: of that, at most once more the memtables' share.

@@ -164,7 +164,7 @@ impl Store {
 }
 
 /// How far level 0 is beyond twice its trigger; 1 at six times.
-fn level0_overhang(keyspace: &KeyspaceState, guard: &crossbeam_epoch::Guard) -> f64 {
+pub(crate) fn level0_overhang(keyspace: &KeyspaceState, guard: &crossbeam_epoch::Guard) -> f64 {
     let trigger = keyspace.options().level0_trigger() as f64;
     let tables = keyspace.current.load(guard).levels.level(0).len() as f64;
     (tables - 2.0 * trigger).max(0.0) / (4.0 * trigger)

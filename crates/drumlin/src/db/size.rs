@@ -66,6 +66,7 @@ pub(crate) fn approximate(keyspace: &KeyspaceState, bounds: Bounds) -> Result<Ap
             versions = versions.min(all);
             size.versions_error += versions.max(all - versions);
         }
+        size.versions_error += memtable.counted_twice() as u64;
         size.versions += versions;
         deletes += deleted.min(versions);
         let share = u128::from(memtable.bytes() as u64) * u128::from(versions) / u128::from(all.max(1));

@@ -73,7 +73,7 @@ impl Generation {
             && !self.settled.swap(true, Ordering::Relaxed)
     }
 
-    /// First LSN beyond it; MAX while writers may still be told to come here.
+    /// First LSN beyond it; MAX until its border is fixed, which may lie before the tail has come there.
     pub fn end(&self) -> Lsn {
         Lsn(self.end.load(Ordering::Acquire))
     }
@@ -128,7 +128,7 @@ impl SuperVersion {
         }
     }
 
-    /// Generations that no new LSN can belong to, newest first.
+    /// Generations whose border is fixed, newest first. The tail may not have come to that of the first yet.
     pub fn frozen(&self) -> &[Arc<Generation>] {
         &self.generations[1..]
     }

@@ -48,7 +48,7 @@ use super::keyspace::KeyspaceState;
 use super::lookup::lookup;
 use super::slice::Slice;
 use super::store::Store;
-use super::superversion::Generation;
+use super::superversion::{Generation, SuperVersion};
 use super::timing::Timed;
 
 /// Operations of a batch from which on those for memtables without a hash are sorted first, and put in together.
@@ -103,11 +103,23 @@ pub(crate) fn write_point(
     Ok(())
 }
 
+/// From so many bytes on a value is copied into memory, where it stays, only if nobody was faster so far.
+const LARGE_BYTES: usize = 1024;
+
 /// What a read-modify-write saw, to be checked under the lock.
 struct Expectation {
     lsn: Lsn,
     /// `flushed_to` when it read.
     flushed_to: Lsn,
+}
+
+impl Expectation {
+    /// True if something newer of the key is there, by what is asked of each generation, or may be.
+    #[inline]
+    fn is_overtaken(&self, now: &SuperVersion, newest_in: impl Fn(&Generation) -> Option<Lsn>) -> bool {
+        let newest = now.generations.iter().find_map(|generation| newest_in(generation));
+        now.flushed_to != self.flushed_to || newest.is_some_and(|lsn| lsn > self.lsn)
+    }
 }
 
 enum Installed {
@@ -132,6 +144,13 @@ fn install(
 
     let guard = epoch::pin();
     let first = keyspace.current.load(&guard).generation_now(|| store.sequencer.tail());
+    if let Some(expected) = expectation.as_ref().filter(|_| value.len() >= LARGE_BYTES) {
+        let hash = keyspace.hasher.hash(key);
+        let now = keyspace.current.load(&guard);
+        if expected.is_overtaken(now, |generation| generation.memtable.newest_lsn(key, hash)) {
+            return Ok(Installed::Conflict);
+        }
+    }
     let mut node = first.memtable.reserve(key, kind, value);
     store.note_growth(keyspace, first);
     failpoint::hit("write::reserved");
@@ -146,13 +165,11 @@ fn install(
         // A dropped keyspace is empty, and nothing newer would be found. Marked now or not emptied yet: a drop sets the mark,
         // then waits for every lock once.
         keyspace.check_open()?;
-        let now = keyspace.current.load(&guard);
-        let newest =
-            now.generations.iter().find_map(|generation| match std::ptr::eq(&**generation, &**first) {
-                true => generation.memtable.newest_lsn_at(key, &node),
-                false => generation.memtable.newest_lsn(key, hash),
-            });
-        if now.flushed_to != expected.flushed_to || newest.is_some_and(|lsn| lsn > expected.lsn) {
+        let newest_in = |generation: &Generation| match std::ptr::eq(generation, &**first) {
+            true => generation.memtable.newest_lsn_at(key, &node),
+            false => generation.memtable.newest_lsn(key, hash),
+        };
+        if expected.is_overtaken(keyspace.current.load(&guard), newest_in) {
             return Ok(Installed::Conflict);
         }
     }

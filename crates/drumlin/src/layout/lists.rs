@@ -192,6 +192,7 @@ impl Sim {
             file_bytes: (content.points.len() + content.ranges.len()) as u64 * ENTRY_BYTES,
             entries: content.points.len() as u64,
             deletes: content.points.iter().filter(|p| !p.2).count() as u64,
+            hidden: content.points.windows(2).filter(|pair| pair[0].0 == pair[1].0).count() as u64,
             range_tombstones: content.ranges.len() as u64,
             smallest: span.start,
             largest: span.end,
@@ -466,9 +467,9 @@ impl Sim {
         let tables: Vec<&TableMeta> = self.levels.tables().map(|table| table.meta()).collect();
         for (at, table) in tables.iter().enumerate() {
             assert_eq!(
-                (table.deletes, table.range_tombstones),
-                (0, 0),
-                "{story}: no tombstone stays without a snapshot"
+                (table.deletes, table.range_tombstones, table.hidden),
+                (0, 0, 0),
+                "{story}: no tombstone and no old version stays without a snapshot"
             );
             let over = tables[..at].iter().find(|other| other.overlaps_table(&Bytewise, table));
             assert!(over.is_none(), "{story}: {:?}", self.shape());

@@ -4,8 +4,8 @@
 //! Calls nothing that touches a file, so that a policy runs in a simulator.
 //!
 //! Parts: `span` (ranges of keys), `plan` (a compaction as a value), `running` (claims of jobs), `policy` (what all policies
-//! share), `leveled` (the policy of [`Layout::Leveled`]), `tiered` (that of [`Layout::Tiered`] and [`Layout::LazyLeveled`]), `filters` (the filter bits of what a job writes). A
-//! further layout is a further policy with these functions. Policies may change while a store is open: every one takes the levels
+//! share), `leveled` (the policy of [`Layout::Leveled`]), `tiered` (that of all others), `filters` (the filter bits of what a job
+//! writes). A further layout is a further policy with these functions. Policies may change while a store is open: every one takes the levels
 //! as another left them.
 //!
 //! The caller promises: every running job of the keyspace is in `running`, from the moment it was picked until the

@@ -65,15 +65,20 @@ pub(super) fn bytes_of<'a>(tables: impl IntoIterator<Item = &'a Arc<TableHandle>
     tables.into_iter().map(|table| table.meta().file_bytes).sum()
 }
 
-/// Deletes, with range tombstones counted as several.
+/// Deletes, and versions that only a snapshot needs, if anybody.
+fn dead_of(meta: &TableMeta) -> u64 {
+    meta.deletes.saturating_add(meta.hidden)
+}
+
+/// The same, with range tombstones counted as several.
 pub(super) fn tombstones_of(meta: &TableMeta) -> u64 {
-    meta.deletes.saturating_add(meta.range_tombstones.saturating_mul(DELETES_PER_RANGE))
+    dead_of(meta).saturating_add(meta.range_tombstones.saturating_mul(DELETES_PER_RANGE))
 }
 
 /// True if the table's tombstones are worth a merge that reads so many entries.
 pub(super) fn tombstones_pay(meta: &TableMeta, read: u64) -> bool {
     let mostly_ranges = meta.range_tombstones.saturating_mul(DELETES_PER_RANGE) >= meta.entries;
-    tombstones_of(meta) > 0 && (mostly_ranges || meta.deletes.saturating_mul(READ_PER_DELETE_MAX) >= read)
+    tombstones_of(meta) > 0 && (mostly_ranges || dead_of(meta).saturating_mul(READ_PER_DELETE_MAX) >= read)
 }
 
 impl<'a> Policy<'a> {
@@ -187,7 +192,9 @@ impl<'a> Policy<'a> {
         let drops = plan.bottom && tables.iter().any(|table| self.rewrite_helps(table.meta()));
         let bytes_max = self.options.table_bytes.saturating_mul(MOVED_TABLES_MAX);
         let fits = tables.iter().all(|table| table.meta().file_bytes <= bytes_max);
-        *level != plan.output_level && plan.borders.is_empty() && disjoint && fits && !drops
+        // Level 0 waits for the room: what is to be written anew is so another time.
+        let pays = plan.reason == Reason::Room || (fits && !drops);
+        *level != plan.output_level && plan.borders.is_empty() && disjoint && pays
     }
 
     /// The plan that merges `inputs` into `output`, or moves them there where nothing is in the way; `None` if a job is, or a
@@ -269,7 +276,7 @@ impl<'a> Policy<'a> {
         self.plan_of(vec![(level as u32, vec![self.tables(level)[at].clone()])], level, reason)
     }
 
-    /// True if writing the table anew at the bottom leaves it without tombstones.
+    /// True if writing the table anew at the bottom leaves it without tombstones and old versions.
     pub fn rewrite_helps(&self, meta: &TableMeta) -> bool {
         tombstones_of(meta) > 0 && meta.max_lsn < self.oldest_snapshot
     }

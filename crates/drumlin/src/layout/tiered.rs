@@ -25,8 +25,9 @@
 //! - A run that has no room above it though there is some below is moved down.
 //! - Trie: a tier is a row of the trie's levels, and keys stand behind their places. Outputs are cut where the containers of their
 //!   tier begin, each an eighth of the one above; so a component lies in one container, and is merged into its eight children
-//!   when its runs are D. The last tier takes all levels that are left, and what lies there is not merged by its number. A pile
-//!   under which nothing lies is merged into itself when half of it is garbage (`table::Sample`); a third, if nothing else is due.
+//!   when its runs are D. The last tier takes all levels that are left, and what lies there is not merged by its number until it
+//!   has half of them. A pile under which nothing lies is merged into itself when half of it is garbage (`table::Sample`); a
+//!   third, if nothing else is due.
 //! - Lazy-leveled: where what lies above the last run has more than `upper_percent` of its bytes, or of its entries, which counts
 //!   deletes for what they hide, all of it from level 1 on is merged into the last run.
 //!
@@ -179,8 +180,8 @@ enum Due {
     Runs(usize, Component),
     /// What lies above the last run, and that.
     Upper(Component),
-    /// The whole pile of a trie's container under which nothing lies: much of it is garbage.
-    Garbage(f64, Component),
+    /// The whole pile of a trie's container under which nothing lies: much of it is garbage, or it is too high.
+    Pile(usize, Reason, Component),
 }
 
 /// The plan for the most urgent work, if any is due and free to be done.
@@ -191,15 +192,18 @@ pub(super) fn pick(policy: &Policy<'_>, tiers: Tiers) -> Option<CompactionPlan> 
         Due::Level0 => leave_level0(policy, tiers, None, Reason::Level0Tables(policy.tables(0).len())),
         Due::Runs(tier, component) => merge(policy, tiers, tier, component),
         Due::Upper(component) => policy.plan_of(component.inputs, LAST, Reason::Upper(score)),
-        Due::Garbage(share, component) => collect(policy, share, component),
+        Due::Pile(tier, reason, component) => collect(policy, tier, reason, component),
     });
     by_runs.or_else(|| pick_tombstones(policy))
 }
 
 /// A plan that merges the pile of a container into itself.
-fn collect(policy: &Policy<'_>, share: f64, component: Component) -> Option<CompactionPlan> {
-    let oldest = component.inputs.last()?.0 as usize;
-    policy.plan_of(component.inputs, oldest, Reason::Garbage(share))
+fn collect(policy: &Policy<'_>, tier: usize, reason: Reason, component: Component) -> Option<CompactionPlan> {
+    let oldest = component.inputs.last()?.0;
+    // Where the number of runs was changed, a level may be of another tier than when it was written: one of larger containers.
+    let cuts = containers_within(tier, &component.span).into_iter();
+    let borders = cuts.map(|key| Border { key, level: oldest }).collect();
+    policy.plan_with(component.inputs, oldest as usize, borders, reason)
 }
 
 /// The share of a pile that is of no use to anybody; 0 if it cannot be collected: something lies below, or it is one run.
@@ -235,13 +239,16 @@ fn due(policy: &Policy<'_>, tiers: Tiers) -> Vec<(f64, Due)> {
         // Containers are merged apart, side by side.
         all.extend(components.filter_map(|(score, component)| {
             let share = garbage(policy, tiers, tier, &component);
+            let runs = component.inputs.len();
             if share > GARBAGE_MAX {
-                Some((score.max(1.0) + share, Due::Garbage(share, component)))
-            } else if score >= 1.0 && tier < tiers.count() {
-                // The last tier only grows.
-                Some(of_tier((score, component)))
+                Some((score.max(1.0) + share, Due::Pile(tier, Reason::Garbage(share), component)))
+            } else if tier < tiers.count() {
+                (score >= 1.0).then(|| of_tier((score, component)))
+            } else if runs > tiers.levels(tier).len() / 2 {
+                // It only grows, but there is an end to its levels.
+                Some((score, Due::Pile(tier, Reason::Runs(runs), component)))
             } else {
-                (share > GARBAGE_IDLE).then_some((share, Due::Garbage(share, component)))
+                (share > GARBAGE_IDLE).then_some((share, Due::Pile(tier, Reason::Garbage(share), component)))
             }
         }));
     }
@@ -305,7 +312,7 @@ fn upper_score(component: &Component, share: f64) -> f64 {
 
 /// Entries, with a range tombstone as one that may hide many.
 fn entries_of(meta: &TableMeta) -> f64 {
-    (meta.entries - meta.deletes.min(meta.entries)) as f64 + tombstones_of(meta) as f64
+    meta.entries.saturating_sub(meta.deletes.saturating_add(meta.hidden)) as f64 + tombstones_of(meta) as f64
 }
 
 /// A plan that takes old tables of level 0 (of those in `bounds`) to tier 1.
@@ -380,7 +387,7 @@ fn room(policy: &Policy<'_>, tiers: Tiers, tier: usize, span: &KeySpan) -> Optio
 
 /// A plan that moves something in a tier down to the deepest level that is free under it, of a component that is in the way of
 /// `span`. If nothing of it can be moved, every table of it lies on another one, down to the tier's last level, and so many
-/// runs are due to be merged.
+/// runs are due to be merged, in a trie's last tier since half of its levels were taken.
 fn make_room(policy: &Policy<'_>, tiers: Tiers, tier: usize, span: &KeySpan) -> Option<CompactionPlan> {
     let levels = tiers.levels(tier);
     let moved = |level: u32, tables: &[Arc<TableHandle>]| {
@@ -457,7 +464,7 @@ pub(super) fn pick_manual(policy: &Policy<'_>, tiers: Tiers, range: Bounds<'_>) 
 pub(super) fn debt_bytes(policy: &Policy<'_>, tiers: Tiers) -> u64 {
     let bytes = |due: (f64, Due)| match due.1 {
         Due::Level0 => bytes_of(policy.tables(0)),
-        Due::Runs(_, component) | Due::Upper(component) | Due::Garbage(_, component) => {
+        Due::Runs(_, component) | Due::Upper(component) | Due::Pile(_, _, component) => {
             bytes_of(component.tables())
         }
     };

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::dice::Dice;
-use crate::key::{Bytewise, KeyHash};
+use crate::key::{Bytewise, KeyHash, Lsn};
 use crate::layout::lists::{Sim, small_key};
 use crate::layout::policy::Inputs;
 use crate::layout::{debt_bytes, pick};
@@ -334,4 +334,93 @@ fn a_trie_compacts_by_hand_into_one_run_of_containers() {
             assert_eq!(first, last, "level {level}: a table of two containers");
         }
     }
+}
+
+/// Regression: the last tier was merged for its garbage only, and once a container had all of its levels, nothing left level 0 any
+/// more.
+#[test]
+fn the_last_tier_of_a_trie_never_runs_out_of_levels() {
+    let mut sim = sim(1 << 40, Layout::Trie { levels: 2, runs: 2, hash: KeyHash::Sip });
+    let key = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes().to_vec();
+    let mut most = 0;
+    for n in 0..20_000 {
+        sim.feed(key(n), true, 16);
+        most = most.max(sim.levels.level(0).len());
+    }
+    assert!(most <= 2, "{most} tables at level 0: {:?}", sim.shape());
+    let amplification = sim.written_entries as f64 / sim.flushed_entries as f64;
+    println!("written {amplification:.2} times");
+    assert!(amplification < 8.0, "{amplification}");
+    sim.check_reads((0..20_000).step_by(501).map(key), "unique keys");
+}
+
+/// Regression: with another number of runs a level is of another tier, whose containers are smaller. What was merged then lay in
+/// several of them.
+#[test]
+fn the_number_of_runs_of_a_trie_may_change_and_what_is_merged_keeps_within_containers() {
+    for (before, after) in [(8, 2), (2, 8), (4, 3)] {
+        let trie = |runs| Layout::Trie { levels: 4, runs, hash: KeyHash::Sip };
+        let mut sim = sim(1 << 40, trie(before));
+        load_trie(&mut sim, 4000, 40_000, 250);
+        let old = sim.contents.keys().max().copied().expect("tables");
+        sim.options.layout = trie(after);
+        load_trie(&mut sim, 4000, 80_000, 250);
+        let tiers = Tiers::of(&sim.options).expect("it has tiers");
+        for level in 0..sim.levels.depth() {
+            for table in sim.levels.level(level).iter().filter(|table| table.meta().id > old) {
+                let (_, first, last) = container(tiers, level, table.meta());
+                assert_eq!(first, last, "{before} to {after}, level {level}: a table of two containers");
+            }
+        }
+        let keys =
+            (0..4000).step_by(37).map(|n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes().to_vec());
+        sim.check_reads(keys, "after the change");
+        sim.compact_manually(None, None);
+        assert_eq!(entries(&sim), sim.model.len() as u64);
+    }
+}
+
+/// Regression: what a snapshot had kept in the deepest run stayed there for good.
+#[test]
+fn versions_that_no_snapshot_needs_any_more_go() {
+    for layout in LAYOUTS.into_iter().chain(TRIES) {
+        let mut sim = sim(100, layout);
+        for round in 0..3 {
+            if round == 1 {
+                sim.snapshots.push(sim.lsn + 1);
+            }
+            for n in 0..1000u64 {
+                sim.feed(n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes().to_vec(), true, 100);
+            }
+        }
+        sim.compact_manually(None, None);
+        assert_eq!(entries(&sim), 2000, "{layout:?}: one for the snapshot");
+        sim.snapshots.clear();
+        sim.settle();
+        let left = entries(&sim);
+        assert!(left <= 1500, "{layout:?}: {left} {:?}", sim.shape());
+        sim.compact_manually(None, None);
+        assert_eq!(entries(&sim), 1000, "{layout:?}");
+    }
+}
+
+/// Regression: a run that has tombstones to lose was written anew to be moved, and level 0 waited for it.
+#[test]
+fn room_is_made_by_moves() {
+    let mut sim = sim(1 << 40, Layout::Tiered { runs: 2, merged_percent: 100 });
+    sim.options.table_bytes = 1;
+    let tiers = Tiers::of(&sim.options).expect("it has tiers");
+    for level in tiers.levels(1).rev().skip(1) {
+        let keys: Vec<u64> = (0..20).collect();
+        sim.place(level as u32, &keys);
+    }
+    let policy = Policy {
+        levels: &sim.levels,
+        options: &sim.options,
+        running: &sim.running,
+        oldest_snapshot: Lsn::MAX,
+    };
+    let span = policy.components(1..5).pop().expect("one").span;
+    let plan = make_room(&policy, tiers, 1, &span).expect("the deepest level is free");
+    assert!(plan.trivial_move && plan.reason == Reason::Room, "{plan:?}");
 }

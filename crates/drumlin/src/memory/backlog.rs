@@ -63,7 +63,7 @@ impl List {
         let (array, at) = Self::locate(place);
         let mut taken = 0;
         if self.arrays[array].get().is_none() {
-            // Not `get_or_init`: nobody waits for another's. Whoever comes second drops his.
+            // Not `get_or_init`: nobody waits until another's is made. Whoever comes second drops his.
             let count = (FIRST << array) as usize;
             if self.arrays[array].set(zeroed_words(count)).is_ok() {
                 taken = count * size_of::<AtomicU64>();

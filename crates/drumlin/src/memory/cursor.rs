@@ -3,8 +3,8 @@
 //! Place: made by `memtable`; a flush and every scan hold one per memtable. It calls `skiplist`.
 //!
 //! Invariants:
-//! 1. Weakly consistent: a version that is present for the whole walk is visited, once; one that is
-//!    published meanwhile may be or not. Keys come in order either way.
+//! 1. Weakly consistent: a version that is present for the whole walk is visited, once, or twice if the list has a copy; one
+//!    that is published meanwhile may be or not. Keys come in order either way.
 //! 2. It shows versions of batches that are not committed; who reads at a bound filters them by it.
 //! 3. Where there is a hash tier, the part of the order that the present node is in was settled when the cursor came there, and
 //!    so were all parts that it walked through.

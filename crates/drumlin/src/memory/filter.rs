@@ -1,16 +1,17 @@
 //! A Bloom filter over the keys of a memtable, which grows with it: most gets of keys that it does not hold end here.
 //!
-//! Place: `memtable` adds a key before its version is published; `db::lookup` asks before it searches.
+//! Place: `memtable` adds a key before its version comes into the list; `db::lookup` asks before it searches.
 //!
 //! Nobody knows beforehand how many keys a memtable gets, and one of a quiet keyspace is to cost little. So there are up to
 //! [`ARRAYS`] of them, each [`GROWTH`] times as large as the one before: a key is added to the last, and sought in all.
 //! All bits of a key lie in one word, so that a key is one atomic operation and an array one cache line.
 //!
 //! Invariants:
-//! 1. A key whose version is published is known, from before it was.
+//! 1. A key whose version is in the list is known, from before it was.
 //! 2. A bit that is set stays set, and an array that is there stays there and keeps its place.
+//! 3. An array that is added takes at most half of what memory has left: where that is short, more keys share what is there.
 //!
-//! Concurrency: bits are set and read Relaxed. Whoever sees a version, or knows of it, does so by its publication (Release),
+//! Concurrency: bits are set and read Relaxed. Whoever sees a version in the list, or knows of it, does so by its link (Release),
 //! before which the same thread set the bits, or saw them set: so it sees them too. Who does not see them might as well have come
 //! before the write. Arrays are published before any bit is set in them; while a thread makes one, the others add to the last
 //! there is. `added` is a hint.
@@ -154,9 +155,15 @@ impl KeyFilter {
         }
     }
 
-    /// Adds the array behind the first `there`, if there is room for it and nobody does so already.
+    /// Adds the array behind the first `there`, unless somebody does so already: of so many words, or of fewer if that would take
+    /// more than half of what memory has left, but of more than the one before.
     fn grow(&self, there: usize, words: usize) {
-        self.arrays.add(there, || Array::new(words, &self.pool));
+        let room = self.pool.room() / 2 / size_of::<AtomicU64>();
+        // Powers of two, all of them.
+        let words = words.min(1 << room.max(1).ilog2());
+        if self.arrays.iter().last().is_none_or(|last| last.words.len() < words) {
+            self.arrays.add(there, || Array::new(words, &self.pool));
+        }
     }
 
     /// Bytes of all arrays.
@@ -239,6 +246,20 @@ mod tests {
             filter.add_all(&hashes);
             assert_eq!(filter.arrays.iter().count(), 2, "seed {seed}");
         }
+    }
+
+    /// Regression: a flush that sorted a hash had the filter take as much as it liked, where memory was full already.
+    #[test]
+    fn it_takes_no_more_than_half_of_what_memory_has_left() {
+        let pool = Arc::new(Pool::new(1 << 20));
+        let charge = pool.account().charge(900 << 10);
+        let filter = KeyFilter::new(Arc::clone(&pool));
+        (0..100_000).for_each(|n| filter.add(hash(n)));
+        assert!(pool.bytes() <= 1 << 20 && filter.bytes() > 16 << 10, "{} {}", pool.bytes(), filter.bytes());
+        assert!((0..100_000).all(|n| filter.may_know(hash(n))));
+        drop(charge);
+        (100_000..200_000).for_each(|n| filter.add(hash(n)));
+        assert!(filter.bytes() > 256 << 10, "it grows again: {}", filter.bytes());
     }
 
     /// Regression: of two threads that found an array full, the second looked where the first had added one already.

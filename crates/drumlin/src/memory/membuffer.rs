@@ -298,7 +298,7 @@ impl Membuffer {
             (there, slots) = (there + 1, slots + last);
         }
         // Of what memory has left a half: it is taken at once, and writers are not stopped for it.
-        let left = self.pool.account().room() / 2 / size_of::<AtomicU64>();
+        let left = self.pool.room() / 2 / size_of::<AtomicU64>();
         let room = (self.bytes_max / size_of::<AtomicU64>()).saturating_sub(slots).min(left);
         let wanted = match there {
             1 => last * SECOND,

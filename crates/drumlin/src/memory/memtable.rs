@@ -4,15 +4,15 @@
 //! one with [`MemCursor`]. It calls `skiplist` for versions and `tombstone_set` for ranges.
 //!
 //! Invariants:
-//! 1. A version once published is found by every later get, cursor and flush, for the memtable's
-//!    life; it is never changed.
+//! 1. A version once published is found by every later get, cursor and flush, for the memtable's life, or until a newer one of
+//!    its key displaced it from the hash tier, which nobody needs it for then. It is never changed.
 //! 2. A version with a batch slot counts as absent for a get while `committed(slot, lsn)` is false.
 //!    Whoever reads at a bound below which everything is committed need not ask.
 //! 3. A range tombstone at L hides the versions of its keys with LSN < L, here and in every older
 //!    part. Versions and tombstones are asked for apart; the caller compares.
 //!
-//! Concurrency: everything may be called by any thread at any time; gets and cursors neither wait
-//! nor write shared memory. A get that begins after a publish returned sees it. The order of the
+//! Concurrency: everything may be called by any thread at any time; gets neither wait nor write shared memory, nor do cursors
+//! without a hash tier; with one they sort what they come to. A get that begins after a publish returned sees it. The order of the
 //! versions of one key is the caller's matter (they are published under the key's lock).
 //!
 //! Origin: cLSM §3.1-§3.3, component C_m: a map of (key, timestamp, value), weakly consistent to
@@ -492,6 +492,11 @@ impl MemTable {
     /// Versions there are, without range tombstones; with a hash tier, about. O(cores).
     pub fn entries(&self) -> usize {
         self.list.nodes.arena.entries() + self.unsorted()
+    }
+
+    /// So many of them, at most, are counted twice.
+    pub fn counted_twice(&self) -> usize {
+        self.tier.as_ref().map_or(0, TwoTier::copies)
     }
 
     /// About how many versions, and how many of them deletes, have a key from `start` on and before `end` (`None` is

@@ -22,10 +22,11 @@
 //! - `local`: what a thread keeps for itself.
 //!
 //! Each file states its own invariants and orderings; together:
-//! 1. Insert-only: nothing is changed or removed before the whole memtable is dropped, so readers
-//!    need no protection beyond holding it.
+//! 1. Insert-only: no node is changed or removed before the whole memtable is dropped, so readers need no protection beyond
+//!    holding it. Slots of the hash change.
 //! 2. A get writes no shared memory and waits for nobody.
-//! 3. What can be slow (space, copying, the search) is done in `reserve`, before locks and LSN.
+//! 3. What can be slow (space, copying, the search) is done in `reserve`, before the locks and the LSN of a put. Where a hash tier
+//!    has no room for a key, or a snapshot needs the version before, the list is searched under the key's lock.
 
 mod arena;
 mod arrays;

@@ -126,6 +126,11 @@ impl Pool {
         self.account.bytes() + self.residue.bytes()
     }
 
+    /// Bytes that memtables may take yet.
+    pub(super) fn room(&self) -> usize {
+        self.account.room().saturating_sub(self.residue.bytes())
+    }
+
     /// Bytes that are resident for memtables to come, or for what is still to be written to those there are.
     pub fn spare_bytes(&self) -> usize {
         self.idle.bytes() + self.residue.bytes()

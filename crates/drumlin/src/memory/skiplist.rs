@@ -6,12 +6,13 @@
 //! one of 32. A search runs along the highest level until the next node would be too far, goes one level down, and so on.
 //!
 //! Invariants:
-//! 1. Level 0 holds every published version exactly once, in internal order (user key ascending, LSN descending). It alone
-//!    decides what a get or a cursor answers.
+//! 1. Level 0 holds every published version, in internal order (user key ascending, LSN descending): once, or twice where a
+//!    hash tier had it copied (`two_tier`). It alone decides what a get or a cursor answers.
 //! 2. A node is linked bottom-up: whoever meets it on a level finds it linked on all lower ones.
 //! 3. Each level's nodes, at every moment, are in order: a node goes in by one compare-and-swap of its predecessor's link from
 //!    its successor to itself, and nodes are never taken out, so a node once seen before a position stays before it.
-//! 4. No (key, LSN) is published twice; the caller sees to it (a key's LSN is drawn under its lock).
+//! 4. No two versions have the same key and LSN, but for those copies, which are alike; the caller sees to it (a key's LSN is
+//!    drawn under its lock).
 //!
 //! Inserting takes two steps, so that little is left to do while locks are held and an LSN is in flight. `reserve` allocates
 //! and fills the node, searches its place (this is where the cache misses are), and remembers the predecessor of each level in

@@ -43,7 +43,7 @@ use std::sync::Arc;
 
 use crate::budget::Account;
 use crate::key::{KeyHasher, Lsn};
-use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use crate::sync::{CachePadded, failpoint};
 
 use super::backlog::{Backlog, Due};
@@ -105,6 +105,8 @@ pub(super) struct TwoTier {
     drain: CachePadded<AtomicU32>,
     payoff: Payoff,
     account: Arc<Account>,
+    /// Versions of which the list may have two.
+    copies: AtomicUsize,
 }
 
 /// Parts that a background mover settles before it looks whether something else is more urgent.
@@ -136,6 +138,7 @@ impl TwoTier {
             drain: CachePadded::new(AtomicU32::new(NOT_WORTH)),
             payoff: Payoff::default(),
             account: Arc::clone(account),
+            copies: AtomicUsize::new(0),
         }
     }
 
@@ -245,7 +248,14 @@ impl TwoTier {
         let (kind, value) = (nodes.kind(of), nodes.value(of));
         let copy = list.new_version(nodes.key(of), kind, value, nodes.lsn(of), nodes.batch(of));
         sorted.know(copy);
+        // Before it is there: whoever counts it knows that it may count twice.
+        self.copies.fetch_add(1, Ordering::Relaxed);
         list.insert_unlinked(copy);
+    }
+
+    /// So many versions may be in the list twice.
+    pub(super) fn copies(&self) -> usize {
+        self.copies.load(Ordering::Relaxed)
     }
 
     /// Allocates what later writes need. Behind the locks of a write.

@@ -370,4 +370,5 @@ fn a_version_that_is_being_moved_may_be_displaced() {
     assert_eq!((lsn_at(&table, b"k", 15), lsn_at(&table, b"k", 100)), (Some(10), Some(30)));
     let all: Vec<u64> = versions(&table).into_iter().map(|(_, lsn)| lsn).collect();
     assert_eq!(all, [30, 10, 10]);
+    assert_eq!((table.entries(), table.counted_twice()), (3, 1), "and whoever counts is told");
 }

@@ -263,22 +263,23 @@ impl TableHandle {
             return Ok(Search::Absent);
         }
         let home = hashed.shape.home(place);
-        let (mut bucket, mut steps) =
-            hashed.end_of(place).map_err(resident.malformed(Hashed::place(home)))?;
-        if steps > 0 {
+        let mut end = hashed.end_of(place);
+        if end.is_none_or(|(_, steps)| steps > 0) {
             took(Way::Record);
         }
-        loop {
+        // Until the end, or until no item of the table went further: then it is in no bucket.
+        while let Some((bucket, steps)) = end.filter(|(_, steps)| *steps <= hashed.steps) {
             let at = Hashed::place(bucket);
             let Some(body) = blocks.at(at, Role::Data)? else { return Ok(Search::Miss) };
             let malformed = resident.malformed(at);
             let read = Bucket::parse(&body, &hashed.usual).map_err(&malformed)?;
             if let Some(record) = read.left(bucket).filter(|record| record.mark.sends(spin(place))) {
                 took(Way::Mark);
-                (bucket, steps) = (usize::from(record.destination), steps + 1);
-                if steps > hashed.steps || bucket >= hashed.shape.buckets() {
+                let next = usize::from(record.destination);
+                if next >= hashed.shape.buckets() {
                     return Err(malformed(Malformed));
                 }
+                end = Some((next, steps + 1));
                 continue;
             }
             if let Some(entry) = read.find(place, user_key, newest).map_err(&malformed)? {

@@ -51,6 +51,8 @@ pub struct TableMeta {
     pub created_at_ms: u64,
     /// A sample of its keys, if these stand behind their places.
     pub sample: Sample,
+    /// Versions that have a newer one of their key before them in the table; 0 if nobody said.
+    pub hidden: u64,
 }
 
 const ID: u8 = 1;
@@ -69,6 +71,7 @@ const ORIGIN: u8 = 13;
 const GLOBAL_VERSION: u8 = 14;
 const CREATED_AT_MS: u8 = IGNORABLE | 15;
 const SAMPLE: u8 = IGNORABLE | 16;
+const HIDDEN: u8 = IGNORABLE | 17;
 /// Fields that every record has, as a bit set of tags.
 const ALWAYS: u64 = 1 << ID
     | 1 << FILE_BYTES
@@ -112,6 +115,9 @@ impl TableMeta {
         if !self.sample.is_empty() {
             put_numbers(out, SAMPLE, &self.sample.numbers());
         }
+        if self.hidden != 0 {
+            put_numbers(out, HIDDEN, &[self.hidden]);
+        }
     }
 
     /// Reads what `encode` wrote, to the end of `fields`.
@@ -136,6 +142,7 @@ impl TableMeta {
                 ORIGIN => meta.origin = field.varint()?,
                 GLOBAL_VERSION => meta.global_version = Some(Lsn(field.varint()?)),
                 CREATED_AT_MS => meta.created_at_ms = field.varint()?,
+                HIDDEN => meta.hidden = field.varint()?,
                 SAMPLE => {
                     let mut numbers = Vec::new();
                     while !field.is_empty() {
@@ -223,6 +230,7 @@ mod tests {
             global_version: Some(Lsn(8)),
             created_at_ms: 1_700_000_000_000,
             sample: Sample::from_numbers(&[5, 1, 2, 3]).expect("a sample"),
+            hidden: 40,
         }
     }
 

@@ -3,13 +3,12 @@
 //! Place: `compaction` asks for them before it finishes such a table.
 //!
 //! The newest tables of a pile have the filters of those under them, so mostly one of them is read, or one a stretch of columns.
-//! A table without columns of the grid is left out; it is asked by its own filter.
+//! A table without columns of the grid is left out, and one whose columns cannot be read: it is asked by its own filter.
 //!
 //! Complexity: reads the clusters of the newest tables once. Tests: `table/tests/cluster.rs`.
 
 use std::sync::Arc;
 
-use crate::error::Result;
 use crate::filter::Grid;
 use crate::key::key_prefix;
 use crate::table::TableHandle;
@@ -17,7 +16,7 @@ use crate::table::hashed::{Columns, Row};
 
 /// The columns from that of the place `first` to that of `last` of the tables in `pile`, which is given newest first; of those in
 /// other containers, whose columns have the same numbers, none.
-pub fn pile_columns(pile: &[Arc<TableHandle>], grid: Grid, first: u64, last: u64) -> Result<Vec<Columns>> {
+pub fn pile_columns(pile: &[Arc<TableHandle>], grid: Grid, first: u64, last: u64) -> Vec<Columns> {
     let container = grid.container(first);
     let (first, last) = (grid.column(first), grid.column(last));
     let is_inside =
@@ -33,7 +32,8 @@ pub fn pile_columns(pile: &[Arc<TableHandle>], grid: Grid, first: u64, last: u64
         if from > to || known > to - from {
             continue;
         }
-        for columns in table.columns(grid)? {
+        // Nothing is lost without them, and whoever reads the table hears what is wrong with it.
+        for columns in table.columns(grid).unwrap_or_default() {
             let row = &columns.row;
             let is_there = |table: &&Arc<TableHandle>| table.meta().id == row.table;
             let covers = |other: &Columns| {
@@ -44,7 +44,7 @@ pub fn pile_columns(pile: &[Arc<TableHandle>], grid: Grid, first: u64, last: u64
             }
         }
     }
-    Ok(all)
+    all
 }
 
 /// How many columns of a row lie from `first` to `last`.

@@ -12,7 +12,7 @@
 //! hash; that entries ascend within their fences and keep the block format's rules; counts and
 //! bounds; that the filter denies no key.
 //!
-//! Memory: one block, the index, and the filter. Tests: `table/tests/`.
+//! Memory: one block, the index, and the filter, or the rows of a cluster. Tests: `table/tests/`.
 
 use std::path::Path;
 
@@ -281,7 +281,7 @@ impl Check<'_> {
             }
             let ends_here = |records: &Records| {
                 let end = records.end_of(hashed.shape.home(home), spin(home), hashed.steps);
-                end.is_ok_and(|(end, _)| end == bucket)
+                end.is_some_and(|(end, _)| end == bucket)
             };
             if records.is_some_and(|records| !ends_here(records)) {
                 return Err(wrong("an entry is not where a search for it ends"));

@@ -185,7 +185,8 @@ impl TableWriter {
     pub fn memory_bytes(&self) -> usize {
         let filter = self.filter.as_ref().map_or(0, FilterBuilder::heap_bytes);
         let stage = self.stage.as_ref().map_or(0, Stage::memory_bytes) + 8 * self.places.capacity();
-        BUFFER_BYTES + self.block.bytes() + self.index.bytes() + self.leaf_bytes + filter + stage
+        let pile: usize = self.pile.iter().map(|columns| columns.data.len()).sum();
+        BUFFER_BYTES + self.block.bytes() + self.index.bytes() + self.leaf_bytes + filter + stage + pile
     }
 
     /// Takes the filters of the tables that will lie under this one, by [`pile_columns`](super::pile_columns), for the one that is to
@@ -274,6 +275,7 @@ impl TableWriter {
             contents.smallest = key.to_vec();
         }
         contents.entries += 1;
+        contents.hidden += u64::from(!new_key);
         contents.deletes += u64::from(kind == Kind::Delete as u8);
         contents.min_lsn = contents.min_lsn.min(lsn);
         contents.max_lsn = contents.max_lsn.max(lsn);
@@ -401,7 +403,8 @@ impl TableWriter {
         properties.hashed = poured.map(|(hashed, ..)| hashed);
         properties.cluster = self.cluster.take();
         self.write_index(&mut properties)?;
-        properties.contents = self.contents.clone();
+        // What only the choice of a job hangs on is the manifest's: files are as they always were.
+        properties.contents = TableMeta { hidden: 0, ..self.contents.clone() };
         let block = properties.encode();
         let frame = FrameEncoder::encode_raw(&block, seed, self.out.offset);
         let place = self.out.append_frame(&frame)?;

@@ -20,9 +20,9 @@ use crate::version::KeyspaceId;
 
 /// How long what failed waits before it is tried again; twice as long each time.
 const RETRY_FIRST: Duration = Duration::from_millis(200);
-/// The longest wait of a flush, or for room on the device: writers wait for these.
+/// The longest wait of a flush: writers wait for it.
 const RETRY_LAST_URGENT: Duration = Duration::from_secs(2);
-/// The longest wait of anything else.
+/// The longest wait of anything else: a compaction that does not fit on the device writes until it is full each time.
 const RETRY_LAST: Duration = Duration::from_secs(60);
 
 /// What was to be done.
@@ -110,7 +110,7 @@ impl Failures {
                 Some(claim)
             }
         };
-        let wait = back_off(claim.is_none() || error.is_no_space(), times);
+        let wait = back_off(claim.is_none(), times);
         let told = JobFailure {
             keyspace: name.to_string(),
             job: if claim.is_none() { "flush" } else { "compaction" },
@@ -215,13 +215,35 @@ mod tests {
     use super::*;
     use std::sync::Arc;
 
+    use crate::cache::BlockCache;
+    use crate::env::MemFs;
+    use crate::key::KeyHasher;
     use crate::layout::{KeySpan, Reason};
+    use crate::options::KeyspaceOptions;
+    use crate::table::{Shelf, TableHandle, TableMeta, TableOptions};
 
     const A: (KeyspaceId, &str) = (KeyspaceId(1), "a");
     const B: (KeyspaceId, &str) = (KeyspaceId(2), "b");
 
     fn error(what: &str) -> Error {
         Error::io("read", what, std::io::ErrorKind::Other.into())
+    }
+
+    fn plan() -> CompactionPlan {
+        CompactionPlan {
+            input_level: 0,
+            output_level: 1,
+            inputs: Vec::new(),
+            span: KeySpan { start: Vec::new(), end: Vec::new(), end_exclusive: false },
+            bottom: true,
+            deeper: Arc::default(),
+            below: Vec::new(),
+            pile: Box::default(),
+            borders: Box::default(),
+            cuts: Vec::new(),
+            trivial_move: false,
+            reason: Reason::Manual,
+        }
     }
 
     fn failed_flush() -> Failures {
@@ -258,23 +280,28 @@ mod tests {
         assert!(failures.of_any_flush().is_some() && failures.of_flush(B.0).is_none());
         failures.succeed(A.0, Work::Flush);
         assert!(failures.of_any_flush().is_none(), "only while it fails");
-        let plan = CompactionPlan {
-            input_level: 0,
-            output_level: 1,
-            inputs: Vec::new(),
-            span: KeySpan { start: Vec::new(), end: Vec::new(), end_exclusive: false },
-            bottom: true,
-            deeper: Arc::default(),
-            below: Vec::new(),
-            pile: Box::default(),
-            borders: Box::default(),
-            cuts: Vec::new(),
-            trivial_move: false,
-            reason: Reason::Manual,
-        };
-        failures.fail(A, Work::Compaction(&plan), &Error::corruption("t", 7, "rot"), Duration::ZERO);
+        failures.fail(A, Work::Compaction(&plan()), &Error::corruption("t", 7, "rot"), Duration::ZERO);
         assert!(failures.of_any_flush().is_none());
         assert!(failures.may_flush(A.0, Duration::ZERO), "nor is its flush held back");
+    }
+
+    /// Regression: a merge that did not fit on the device wrote until that was full every two seconds.
+    #[test]
+    fn a_compaction_that_does_not_fit_waits_long() {
+        let full = Error::io("write", "x", std::io::ErrorKind::StorageFull.into());
+        assert!(full.is_no_space());
+        let shelf = Shelf::new(MemFs::new(), Arc::new(BlockCache::new(0)));
+        let options = TableOptions::new(&KeyspaceOptions::default(), KeyHasher::new(1));
+        let table = TableHandle::new(&shelf, "/tables".into(), TableMeta::default(), options);
+        let plan = CompactionPlan { inputs: vec![(0, vec![table])], ..plan() };
+        let mut failures = Failures::default();
+        let mut now = Duration::from_secs(1000);
+        for _ in 0..12 {
+            failures.fail(A, Work::Compaction(&plan), &full, now);
+            now += failures.next_due(now).expect("it waits");
+        }
+        failures.fail(A, Work::Compaction(&plan), &full, now);
+        assert_eq!(failures.next_due(now), Some(RETRY_LAST));
     }
 
     #[test]

@@ -3,8 +3,8 @@
 //! Place: workers `pick` from it and `finish` what they took; work by hand claims its tables here too.
 //!
 //! A flush comes first (it frees memory), that of the oldest generation, unless that is a run that rests (`runs`); then the sorting
-//! of a hash that is written to, where that is asked for; then that of runs that rest; then the compaction of the keyspace that
-//! needs it most. A keyspace has at most one flush at a time;
+//! of a hash that is written to, where that is asked for; then that of runs that rest; then a compaction: of the keyspace whose
+//! level 0 holds up its writers most, or, where none does, that owes most bytes. A keyspace has at most one flush at a time;
 //! compactions of one keyspace may run side by side on different tables.
 //!
 //! Invariants:
@@ -16,6 +16,7 @@
 //!
 //! Concurrency: all of it under `Background::state`. Tests: `tests/variants.rs`, `db::tests::jobs`.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,6 +29,7 @@ use crate::layout::{self, CompactionPlan, Running};
 use crate::version::KeyspaceId;
 
 use super::super::keyspace::KeyspaceState;
+use super::super::pressure::level0_overhang;
 use super::super::runs::{gate, taken};
 use super::super::store::Store;
 use super::super::superversion::Generation;
@@ -139,12 +141,17 @@ impl Background {
     }
 }
 
+/// Which keyspace's compaction comes first, each by how much its level 0 holds up its writers and by the bytes that it owes.
+fn by_urgency(a: (f64, u64), b: (f64, u64)) -> Ordering {
+    a.0.total_cmp(&b.0).then(a.1.cmp(&b.1))
+}
+
 impl Store {
     pub(super) fn oldest_snapshot(&self) -> Lsn {
         self.sequencer.snapshots().list().first().copied().unwrap_or(Lsn::MAX)
     }
 
-    /// The most urgent job, and marks it begun. Generations that end above `tail` are left alone.
+    /// The most urgent job, and marks it begun. Generations that end above `tail` are not flushed.
     pub(super) fn pick(&self, tail: Lsn) -> Next {
         let keyspaces = self.keyspaces.all();
         let now = self.env.clock.now();
@@ -177,7 +184,8 @@ impl Store {
         let most = self.options.two_tier.drain_threads.min((self.options.background_threads - 1).max(1));
         if state.draining.len() < most {
             let due = keyspaces.values().find_map(|k| {
-                let generation = k.current.load(&guard).generation_now(|| tail);
+                // The tail of now: what it was before may have been flushed meanwhile, and is of no generation that is there.
+                let generation = k.current.load(&guard).generation_now(|| self.sequencer.tail());
                 let of = (k.id, generation.start);
                 let is_due = generation.memtable.is_drain_due() && !state.draining.contains(&of);
                 is_due.then(|| (of, k.clone(), generation.clone()))
@@ -209,14 +217,16 @@ impl Store {
         let oldest_snapshot = self.oldest_snapshot();
         let urgent = keyspaces
             .values()
+            .filter(|k| !k.is_dropped())
             .filter_map(|k| {
                 let levels = &k.current.load(&guard).levels;
                 let running = state.compacting.entry(k.id).or_default();
                 let held = state.failures.held(k.id, running, now);
                 let plan = layout::pick(levels, &k.options(), &held, oldest_snapshot)?;
-                Some((k, plan, layout::debt_bytes(levels, &k.options())))
+                let urgency = (level0_overhang(k, &guard), layout::debt_bytes(levels, &k.options()));
+                Some((k, plan, urgency))
             })
-            .max_by_key(|(_, _, debt)| *debt);
+            .max_by(|(_, _, a), (_, _, b)| by_urgency(*a, *b));
         let Some((keyspace, plan, _)) = urgent else { return Next::Nothing(later) };
         state.begin(keyspace.id, &plan);
         state.compactions += 1;
@@ -236,7 +246,7 @@ impl Store {
         let state = self.background.state.lock();
         state.jobs == 0
             && (!is_pad_due || state.pad_failed.is_some())
-            && keyspaces.values().all(|k| {
+            && keyspaces.values().filter(|k| !k.is_dropped()).all(|k| {
                 let current = k.current.load(&guard);
                 let held = state.failures.held(k.id, &nothing, now);
                 let gate = gate(current.frozen(), strain.wanted(k, current, &state));
@@ -258,5 +268,60 @@ impl Store {
         };
         state.flushing.iter().any(|(k, start)| *start < end && state.failures.of_flush(*k).is_none())
             || keyspaces.values().any(|k| state.failures.of_flush(k.id).is_none() && frozen(k))
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+    use std::time::Instant;
+
+    use super::*;
+    use crate::Db;
+    use crate::env::{Env, MemFs};
+    use crate::options::{KeyspaceOptions, Options, TwoTier};
+
+    /// Regression: a worker that had stood still between asking the log for its end and looking at the memtables found that end in
+    /// none of them, since what it was in had been flushed.
+    #[test]
+    fn a_worker_that_was_late_looks_for_the_end_of_now() {
+        let options = Options {
+            memory_bytes: 16 << 20,
+            segment_bytes: Options::SEGMENT_BYTES_MIN,
+            two_tier: TwoTier { drain_threads: 1, ..TwoTier::default() },
+            ..Options::default()
+        };
+        let db = Db::open_with(Env::with_fs(MemFs::new()), "/store", options).expect("opens");
+        let small = KeyspaceOptions { memtable_bytes: Some(64 << 10), ..KeyspaceOptions::default() };
+        let keyspace = db.keyspace("k", small).expect("makes");
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for n in 0u64.. {
+                    keyspace.put((n % 5000).to_le_bytes(), [7; 100]).expect("puts");
+                    if over.load(Relaxed) {
+                        return;
+                    }
+                }
+            });
+            let began = Instant::now();
+            while began.elapsed() < Duration::from_secs(1) {
+                // The end as it was when the store was made.
+                if let Next::Job(job) = db.store.pick(Lsn::ZERO) {
+                    let outcome = db.store.perform(&job);
+                    db.store.background.finish(job, &outcome, Duration::ZERO);
+                }
+            }
+            over.store(true, Relaxed);
+        });
+        db.close().expect("closes");
+    }
+
+    /// Regression: the keyspace that owed most was the only one that was compacted, and writers of others waited for it.
+    #[test]
+    fn who_holds_up_writers_comes_before_who_owes_more() {
+        let mut all = [(0.0, 50), (0.5, 1), (0.25, 99), (0.0, 70), (0.5, 2)];
+        all.sort_by(|a, b| by_urgency(*b, *a));
+        assert_eq!(all, [(0.5, 2), (0.5, 1), (0.25, 99), (0.0, 70), (0.0, 50)]);
     }
 }

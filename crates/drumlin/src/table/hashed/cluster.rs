@@ -95,14 +95,20 @@ impl Verdicts {
     }
 }
 
-/// The columns of a table's own keys, by their places in order; about so many bits for each.
+/// The columns of a table's own keys, by their places in order; about so many bits for each. `None` if the keys are of several
+/// containers, as those of a table may be that was written while the trie had another number of runs: of these some columns
+/// have the same number.
 pub(in crate::table) fn columns_of(
     table: TableId,
     grid: Grid,
     places: &[u64],
     bits_per_key: f64,
 ) -> Option<Columns> {
-    let (first, last) = (grid.column(*places.first()?), grid.column(*places.last()?));
+    let (first, last) = (*places.first()?, *places.last()?);
+    if grid.container(first) != grid.container(last) {
+        return None;
+    }
+    let (first, last) = (grid.column(first), grid.column(last));
     // Keys for each column of the part of the grid that they span.
     let width = (u64::MAX >> grid.skip) as f64 / f64::from(1u32 << grid.bits);
     let spanned = ((places[places.len() - 1] - places[0]) as f64 / width).max(1.0);

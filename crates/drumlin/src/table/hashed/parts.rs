@@ -132,10 +132,9 @@ impl HashedParts {
         self.special.get(bucket / 8).is_some_and(|byte| byte >> (bucket % 8) & 1 != 0)
     }
 
-    /// Where records that are held lead from the home of a place, and in how many steps; [`Malformed`] if in more than the table
-    /// has.
+    /// Where records that are held lead from the home of a place, and in how many steps; `None` if no bucket has the place.
     #[inline]
-    pub fn end_of(&self, place: u64) -> Result<(usize, usize), Malformed> {
+    pub fn end_of(&self, place: u64) -> Option<(usize, usize)> {
         self.records.end_of(self.shape.home(place), spin(place), self.steps)
     }
 

@@ -8,7 +8,8 @@
 //!
 //! Invariants:
 //! 1. A bucket is the source of one record at most, and destination of none that was made later: so records lead no search
-//!    in a circle. A file may say otherwise; so searches count their steps.
+//!    in a circle. A file may say otherwise; so searches count their steps, and end where no item of the table went on. Those of
+//!    a key that the table does not have may lead further: a bucket sends on what came to it, or another part of that.
 //! 2. A spin hangs on the key's place alone: keys of one place go together.
 //!
 //! Bytes: source u16 | destination u16 | mark u32, little endian; the mark's lowest five bits are its turn.
@@ -122,24 +123,24 @@ impl Records {
         Some(&self.list[at])
     }
 
-    /// Where the records that are held lead an item of this spin from a bucket, and in how many steps; [`Malformed`] if in more
-    /// than `most`, which is what a writer saw.
+    /// Where the records that are held lead an item of this spin from a bucket, and in how many steps; `None` if in more than
+    /// `most`, which is as far as an item went: no bucket has this one.
     #[inline]
     pub(in crate::table) fn end_of(
         &self,
         mut bucket: usize,
         spin: u32,
         most: usize,
-    ) -> Result<(usize, usize), Malformed> {
+    ) -> Option<(usize, usize)> {
         let mut steps = 0;
         while let Some(record) = self.of(bucket).filter(|record| record.mark.sends(spin)) {
             bucket = usize::from(record.destination);
             steps += 1;
             if steps > most {
-                return Err(Malformed);
+                return None;
             }
         }
-        Ok((bucket, steps))
+        Some((bucket, steps))
     }
 
     /// True if a bucket that has no record here has none.

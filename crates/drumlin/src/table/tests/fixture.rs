@@ -56,6 +56,7 @@ fn fixture_meta(compression: Compression) -> TableMeta {
         raw_bytes: 2733,
         content_hash,
         seed: 42,
+        hidden: 11,
         ..TableMeta::default()
     }
 }
@@ -90,6 +91,7 @@ fn hashed_fixture_meta() -> TableMeta {
         raw_bytes: 30_265,
         content_hash: 220_249_301_415_109_156_081_662_427_129_259_898_798,
         seed: 43,
+        hidden: 2,
         ..TableMeta::default()
     }
 }

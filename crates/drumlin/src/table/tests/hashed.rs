@@ -176,3 +176,29 @@ fn every_way_of_a_search_is_taken_often_and_finds_what_is_there() {
     );
     assert!(ways.iter().all(|taken| *taken >= 100_000), "{ways:?}");
 }
+
+/// Regression: records may lead a key that is not there further than any key that is, and such a get was told that the table is
+/// corrupt.
+#[test]
+fn a_key_that_is_not_there_is_absent_however_far_records_lead_it() {
+    let options = TableOptions { filter_bits_per_key: 0.0, ..hashed_options() };
+    let mut further = 0;
+    for seed in 0..12 {
+        for records_percent in [None, Some(20), Some(0)] {
+            let options = TableOptions { records_percent, ..options.clone() };
+            let (fs, rows) = (fs(), rows(&options, 400, 400, seed));
+            let meta = write(&fs, 1, &options, &rows, Tombstones::EMPTY).expect("writes");
+            let table = open(&fs, &meta, &options, 4 << 20);
+            let parts = table.resident().expect("opens");
+            let parts = parts.hashed().expect("it has buckets");
+            for n in 0..60_000 {
+                let key = options.form.to_stored(format!("absent {n}").as_bytes());
+                let place = crate::key::key_prefix(&key);
+                further += u64::from(parts.shape.spans(place) && parts.end_of(place).is_none());
+                assert!(get(&table, &key, u64::MAX).expect("reads").is_none());
+            }
+        }
+    }
+    println!("{further} were led further than any that is there");
+    assert!(further > 0, "the case was met");
+}
