@@ -103,7 +103,8 @@ pub(crate) fn write_point(
     Ok(())
 }
 
-/// From so many bytes on a value is copied into memory, where it stays, only if nobody was faster so far.
+/// From so many bytes on a value is copied into memory, where it stays, only if nobody was faster so far. A smaller one costs less than
+/// to look for the key once more.
 const LARGE_BYTES: usize = 1024;
 
 /// What a read-modify-write saw, to be checked under the lock.

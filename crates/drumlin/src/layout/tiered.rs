@@ -173,6 +173,11 @@ fn containers_within(tier: usize, span: &KeySpan) -> Vec<Vec<u8>> {
     (first + 1..=last).map(|container| (container << shift).to_be_bytes().to_vec()).collect()
 }
 
+/// The same as borders of what all goes to one level.
+fn container_borders(tier: usize, span: &KeySpan, level: usize) -> Vec<Border> {
+    containers_within(tier, span).into_iter().map(|key| Border { key, level: level as u32 }).collect()
+}
+
 /// Something that is due.
 enum Due {
     Level0,
@@ -181,7 +186,7 @@ enum Due {
     /// What lies above the last run, and that.
     Upper(Component),
     /// The whole pile of a trie's container under which nothing lies: much of it is garbage, or it is too high.
-    Pile(usize, Reason, Component),
+    Pile(Reason, Component),
 }
 
 /// The plan for the most urgent work, if any is due and free to be done.
@@ -192,18 +197,22 @@ pub(super) fn pick(policy: &Policy<'_>, tiers: Tiers) -> Option<CompactionPlan> 
         Due::Level0 => leave_level0(policy, tiers, None, Reason::Level0Tables(policy.tables(0).len())),
         Due::Runs(tier, component) => merge(policy, tiers, tier, component),
         Due::Upper(component) => policy.plan_of(component.inputs, LAST, Reason::Upper(score)),
-        Due::Pile(tier, reason, component) => collect(policy, tier, reason, component),
+        Due::Pile(reason, component) => collect(policy, tiers, reason, component),
     });
     by_runs.or_else(|| pick_tombstones(policy))
 }
 
 /// A plan that merges the pile of a container into itself.
-fn collect(policy: &Policy<'_>, tier: usize, reason: Reason, component: Component) -> Option<CompactionPlan> {
-    let oldest = component.inputs.last()?.0;
+fn collect(
+    policy: &Policy<'_>,
+    tiers: Tiers,
+    reason: Reason,
+    component: Component,
+) -> Option<CompactionPlan> {
+    let oldest = component.inputs.last()?.0 as usize;
     // Where the number of runs was changed, a level may be of another tier than when it was written: one of larger containers.
-    let cuts = containers_within(tier, &component.span).into_iter();
-    let borders = cuts.map(|key| Border { key, level: oldest }).collect();
-    policy.plan_with(component.inputs, oldest as usize, borders, reason)
+    let borders = container_borders(tiers.of_level(oldest), &component.span, oldest);
+    policy.plan_with(component.inputs, oldest, borders, reason)
 }
 
 /// The share of a pile that is of no use to anybody; 0 if it cannot be collected: something lies below, or it is one run.
@@ -241,14 +250,14 @@ fn due(policy: &Policy<'_>, tiers: Tiers) -> Vec<(f64, Due)> {
             let share = garbage(policy, tiers, tier, &component);
             let runs = component.inputs.len();
             if share > GARBAGE_MAX {
-                Some((score.max(1.0) + share, Due::Pile(tier, Reason::Garbage(share), component)))
+                Some((score.max(1.0) + share, Due::Pile(Reason::Garbage(share), component)))
             } else if tier < tiers.count() {
                 (score >= 1.0).then(|| of_tier((score, component)))
             } else if runs > tiers.levels(tier).len() / 2 {
                 // It only grows, but there is an end to its levels.
-                Some((score, Due::Pile(tier, Reason::Runs(runs), component)))
+                Some((score, Due::Pile(Reason::Runs(runs), component)))
             } else {
-                (share > GARBAGE_IDLE).then_some((share, Due::Pile(tier, Reason::Garbage(share), component)))
+                (share > GARBAGE_IDLE).then_some((share, Due::Pile(Reason::Garbage(share), component)))
             }
         }));
     }
@@ -445,12 +454,11 @@ pub(super) fn pick_manual(policy: &Policy<'_>, tiers: Tiers, range: Bounds<'_>) 
             }
             within.find_map(|at| policy.rewrite(output, at, Reason::Manual))
         } else {
-            let cuts = match tiers.trie {
-                Some(_) => containers_within(tiers.of_level(deepest), &component.span),
+            let borders = match tiers.trie {
+                Some(_) => container_borders(tiers.of_level(deepest), &component.span, output),
                 None => Vec::new(),
             };
-            let border = |key: &Vec<u8>| Border { key: key.clone(), level: output as u32 };
-            policy.plan_with(component.inputs, output, cuts.iter().map(border).collect(), Reason::Manual)
+            policy.plan_with(component.inputs, output, borders, Reason::Manual)
         };
         match plan {
             Some(plan) => return ManualPick::Plan(plan),
@@ -464,7 +472,7 @@ pub(super) fn pick_manual(policy: &Policy<'_>, tiers: Tiers, range: Bounds<'_>) 
 pub(super) fn debt_bytes(policy: &Policy<'_>, tiers: Tiers) -> u64 {
     let bytes = |due: (f64, Due)| match due.1 {
         Due::Level0 => bytes_of(policy.tables(0)),
-        Due::Runs(_, component) | Due::Upper(component) | Due::Pile(_, _, component) => {
+        Due::Runs(_, component) | Due::Upper(component) | Due::Pile(_, component) => {
             bytes_of(component.tables())
         }
     };
