@@ -361,10 +361,10 @@ fn the_number_of_runs_of_a_trie_may_change_and_what_is_merged_keeps_within_conta
     for (before, after) in [(8, 2), (2, 8), (4, 3)] {
         let trie = |runs| Layout::Trie { levels: 4, runs, hash: KeyHash::Sip };
         let mut sim = sim(1 << 40, trie(before));
-        load_trie(&mut sim, 4000, 40_000, 250);
+        load_trie(&mut sim, 1000, 10_000, 62);
         let old = sim.contents.keys().max().copied().expect("tables");
         sim.options.layout = trie(after);
-        load_trie(&mut sim, 4000, 80_000, 250);
+        load_trie(&mut sim, 1000, 20_000, 62);
         let tiers = Tiers::of(&sim.options).expect("it has tiers");
         for level in 0..sim.levels.depth() {
             for table in sim.levels.level(level).iter().filter(|table| table.meta().id > old) {
@@ -373,7 +373,7 @@ fn the_number_of_runs_of_a_trie_may_change_and_what_is_merged_keeps_within_conta
             }
         }
         let keys =
-            (0..4000).step_by(37).map(|n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes().to_vec());
+            (0..1000).step_by(37).map(|n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes().to_vec());
         sim.check_reads(keys, "after the change");
         sim.compact_manually(None, None);
         assert_eq!(entries(&sim), sim.model.len() as u64);
