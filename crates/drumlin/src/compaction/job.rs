@@ -20,11 +20,17 @@ use crate::error::{Error, Result};
 use crate::iter::{Either, Merge, Tombstones};
 use crate::layout::CompactionPlan;
 use crate::sync::Mutex;
-use crate::table::{CursorOptions, TableHandle, TableId, TableMeta};
+use crate::table::{CursorOptions, TableHandle, TableId, TableMeta, TableOptions};
 use crate::version::{Level, LevelCursor, PartCursor};
 
-/// Bytes that each cursor reads ahead, at most.
-const READAHEAD_BYTES: usize = 256 << 10;
+/// Bytes that each cursor reads ahead, at least and at most.
+const READAHEAD_BYTES: (usize, usize) = (16 << 10, 256 << 10);
+/// What a part's cursors may take of its memory: one of so many parts.
+const INPUTS_PART: usize = 3;
+/// What the output of a part may take in any case, in bytes.
+const OUTPUT_BYTES_MIN: usize = 512 << 10;
+/// Memory that is worth a further part where outputs are staged: of small tables a store has many, and each that is open has its price.
+const STAGED_PART_BYTES: usize = 2 << 20;
 /// Bytes of inputs that are worth a further thread, in full tables.
 const TABLES_PER_THREAD: u64 = 2;
 
@@ -174,14 +180,15 @@ impl Job {
     fn write_part(&self, part: usize) -> Result<Part> {
         let start = part.checked_sub(1).map(|cut| self.cuts[cut].as_slice());
         let end = self.cuts.get(part).map(Vec::as_slice);
-        let mut merge = self.merge(start, end);
+        let part_bytes = self.context.job_bytes / (self.cuts.len() + 1);
+        let (mut merge, input_bytes) = self.merge(start, end, part_bytes / INPUTS_PART);
         let mut outputs = self.outputs();
-        outputs.reads_with(merge.children() * (READAHEAD_BYTES + self.context.table_options.block_bytes));
+        outputs.reads_with(input_bytes);
         let bounds = PartBounds {
             start,
             end,
             table_bytes: self.context.table_bytes,
-            memory_bytes: self.context.part_bytes,
+            memory_bytes: part_bytes.saturating_sub(input_bytes).max(OUTPUT_BYTES_MIN),
             below: &self.plan.below,
             borders: &self.plan.borders,
             pile: &self.plan.pile,
@@ -194,25 +201,30 @@ impl Job {
         Outputs::new(self.context.clone(), self.plan.output_level, self.stop.clone())
     }
 
-    /// The inputs that may have keys in [start, end), as one cursor.
-    fn merge(&self, start: Option<&[u8]>, end: Option<&[u8]>) -> Merge<PartCursor> {
-        let comparator = &self.context.table_options.comparator;
-        let options = CursorOptions { fill_cache: false, readahead_bytes: READAHEAD_BYTES };
-        let mut children = Vec::new();
+    /// The inputs that may have keys in [start, end), as one cursor, which holds `bytes` if it can; and how many it holds.
+    fn merge(&self, start: Option<&[u8]>, end: Option<&[u8]>, bytes: usize) -> (Merge<PartCursor>, usize) {
+        let TableOptions { comparator, block_bytes, .. } = &self.context.table_options;
+        let mut runs = Vec::new();
         for (level, tables) in &self.inputs {
-            let within = tables.iter().filter(|t| t.meta().overlaps(&**comparator, start, end, false));
-            if *level == 0 {
-                children.extend(within.map(|table| Either::Left(table.cursor(options))));
-            } else {
-                let tables: Vec<Arc<TableHandle>> = within.cloned().collect();
-                if tables.is_empty() {
-                    continue;
-                }
-                let level = Level::by_key(&**comparator, tables);
-                children.push(Either::Right(LevelCursor::new(comparator.clone(), level, options)));
+            let within = tables.iter().filter(|t| t.meta().overlaps(&**comparator, start, end, false)).cloned();
+            match level {
+                0 => runs.extend(within.map(Either::Left)),
+                _ => runs.push(Either::Right(within.collect::<Vec<_>>())),
             }
         }
-        Merge::new(comparator.clone(), children)
+        runs.retain(|run| !matches!(run, Either::Right(tables) if tables.is_empty()));
+        let (least, most) = READAHEAD_BYTES;
+        let readahead_bytes = (bytes / runs.len().max(1)).saturating_sub(*block_bytes).clamp(least, most);
+        let input_bytes = runs.len() * (readahead_bytes + block_bytes);
+        let options = CursorOptions { fill_cache: false, readahead_bytes };
+        let cursor = |run: Either<Arc<TableHandle>, Vec<Arc<TableHandle>>>| match run {
+            Either::Left(table) => Either::Left(table.cursor(options)),
+            Either::Right(tables) => {
+                let level = Level::by_key(&**comparator, tables);
+                Either::Right(LevelCursor::new(comparator.clone(), level, options))
+            }
+        };
+        (Merge::new(comparator.clone(), runs.into_iter().map(cursor).collect()), input_bytes)
     }
 
     /// Fails if the inputs gave more or fewer entries than their descriptions say.
@@ -248,7 +260,10 @@ fn cuts_of(
     let tables = || inputs.iter().flat_map(|(_, tables)| tables);
     let bytes: u64 = tables().map(|table| table.meta().file_bytes).sum();
     let worth = bytes / context.table_bytes.saturating_mul(TABLES_PER_THREAD).max(1);
-    let parts = context.parallelism.min(usize::try_from(worth).unwrap_or(usize::MAX));
+    let mut parts = context.parallelism.min(usize::try_from(worth).unwrap_or(usize::MAX));
+    if context.stages(plan.output_level) {
+        parts = parts.min(context.job_bytes / STAGED_PART_BYTES);
+    }
     if parts < 2 {
         return Ok(Vec::new());
     }

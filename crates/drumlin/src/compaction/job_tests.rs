@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use super::*;
 use crate::cache::BlockCache;
@@ -12,7 +12,7 @@ use crate::dice::Dice;
 use crate::env::{Env, Fault, FaultyFs, FileSystem, Keep, MemFs, Operation};
 use crate::iter::merge::tests::{Entry, VecCursor, put};
 use crate::iter::{Cursor, Horizons, RangeTombstone};
-use crate::key::{Bytewise, KeyHasher, Kind, Lsn, bytewise};
+use crate::key::{Bytewise, KeyForm, KeyHash, KeyHasher, Kind, Lsn, bytewise};
 use crate::layout::{FilterBits, KeySpans, ManualPick, Reason, Running, hull, pick_manual};
 use crate::options::{KeyspaceOptions, Layout};
 use crate::table::{Shelf, TableOptions};
@@ -56,7 +56,7 @@ impl Rig {
             shelf: Shelf::new(fs, Arc::new(BlockCache::new(1 << 20))),
             snapshots: Vec::new(),
             buffers: Arc::default(),
-            part_bytes: usize::MAX,
+            job_bytes: usize::MAX,
             cancel: Arc::default(),
             on_bytes: None,
             parallelism: 1,
@@ -369,6 +369,47 @@ fn parts_side_by_side_write_what_one_would() {
     }
     assert!(!outcomes[0].1.is_empty());
     assert!(outcomes.iter().all(|outcome| *outcome == outcomes[0]));
+}
+
+/// Regression: with little memory a trie's outputs were cut at a quarter of a merge's share, and its inputs held twice of it. So
+/// there were so many tables that few could stay open, and most gets opened one.
+#[test]
+fn a_job_that_stages_its_outputs_has_parts_of_some_size_and_keeps_to_its_memory() {
+    const MIB: usize = 1 << 20;
+    let mut rig = Rig::new(MemFs::new());
+    let hasher = KeyHasher::new(7);
+    rig.context.table_options = TableOptions {
+        form: KeyForm::Placed(hasher.placer(KeyHash::Sip)),
+        hashed: true,
+        hasher: hasher.of_places(),
+        block_bytes: 4 << 10,
+        ..rig.context.table_options
+    };
+    rig.context.table_bytes = MIB as u64;
+    let form = rig.context.table_options.form;
+    for flush in 0..9 {
+        (0..6000).for_each(|n| rig.put(form.to_stored(&key(n * 9 + flush))));
+        rig.entries.sort_by(|a, b| a.key.cmp(&b.key));
+        rig.flush().unwrap();
+    }
+    rig.context.parallelism = 4;
+    let plan = rig.plan(0);
+    for (job_bytes, parts, tables_max) in [(2 * MIB, 1, 9), (3 * MIB, 1, 6), (5 * MIB, 2, 8), (64 * MIB, 2, 6)] {
+        rig.context.job_bytes = job_bytes;
+        let (buffers, peak) = (rig.context.buffers.clone(), Arc::new(AtomicUsize::new(0)));
+        let seen = peak.clone();
+        rig.context.on_bytes = Some(Arc::new(move |_, _| {
+            seen.fetch_max(buffers.bytes(), Ordering::Relaxed);
+        }));
+        assert_eq!(Job::new(plan.clone(), rig.context.clone()).unwrap().cuts.len() + 1, parts);
+        let outcome = run_compaction(&plan, &rig.context).unwrap();
+        let (tables, peak) = (outcome.added.len(), peak.load(Ordering::Relaxed));
+        println!("{job_bytes} bytes: {parts} parts, {tables} tables, {peak} held at most");
+        outcome.discard();
+        assert!(tables <= tables_max, "{job_bytes}: {tables}");
+        // A part looks at what it holds once per so many bytes that it reads.
+        assert!(peak <= job_bytes + parts * (256 << 10), "{job_bytes}: {peak}");
+    }
 }
 
 #[test]

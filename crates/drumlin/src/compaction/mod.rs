@@ -64,8 +64,9 @@ pub struct JobContext {
     pub snapshots: Vec<Lsn>,
     /// Charged with the buffers of the job while it runs.
     pub buffers: Arc<Account>,
-    /// Bytes that the buffers of one part of a compaction may take, about: an output is cut rather than take more.
-    pub part_bytes: usize,
+    /// Bytes that the buffers of one compaction may take, about: it has fewer parts, reads less ahead and cuts its outputs rather
+    /// than take more.
+    pub job_bytes: usize,
     /// Set to make the job give up soon.
     pub cancel: Arc<AtomicBool>,
     /// Progress and pacing.
@@ -77,6 +78,11 @@ pub struct JobContext {
 impl JobContext {
     fn next_id(&self) -> TableId {
         TableId(self.next_table_id.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// True if a table of this level has its entries staged: but for what is flushed, which would be in memory twice.
+    fn stages(&self, level: u32) -> bool {
+        self.table_options.hashed && level > 0
     }
 }
 

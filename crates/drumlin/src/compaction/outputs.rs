@@ -261,8 +261,7 @@ impl Outputs {
         self.ids.push(id.0);
         let filter_bits_per_key = self.context.filter_bits.at(self.level);
         let grid = self.context.filter_bits.grid(self.level);
-        // What is flushed is written as it comes: staged, a large memtable would be in memory twice.
-        let hashed = self.context.table_options.hashed && self.level > 0;
+        let hashed = self.context.stages(self.level);
         let options =
             TableOptions { filter_bits_per_key, grid, hashed, ..self.context.table_options.clone() };
         let writer = TableWriter::new(file, path.clone(), id, options);

@@ -43,8 +43,6 @@ const MEMTABLE_BYTES_MAX: usize = 16 << 30;
 const PART_BYTES: usize = 512 << 10;
 /// Parts of a hash tier, at most.
 const PARTS_MAX: usize = 128;
-/// What a part of a compaction may take in any case, in bytes.
-const PART_BYTES_MIN: usize = 512 << 10;
 /// Tables take one of so many parts of the files that a process may have open, unless the options say otherwise.
 const OPEN_FILES_PART: u64 = 2;
 /// What readers hold so long after its flush is no get's: a scan has stopped there.
@@ -225,10 +223,9 @@ impl Memory {
         self.job_share
     }
 
-    /// Bytes that one part of a compaction may take, with so many threads: each compacts in at most as many parts.
-    /// Not less than makes a table of some size.
-    pub fn part_bytes(&self, threads: usize) -> usize {
-        (self.job_share / (2 * threads)).max(PART_BYTES_MIN)
+    /// Bytes that one compaction may take, with so many threads: of two or more, one compacts nothing, and its flushes take little.
+    pub fn job_bytes(&self, threads: usize) -> usize {
+        self.job_share / 8 * 7 / (threads - 1).max(1)
     }
 
     /// True if writes are to be held back.

@@ -153,7 +153,7 @@ impl Store {
             table_bytes: options.table_bytes,
             shelf: self.memory.shelf.clone(),
             buffers: self.memory.jobs.clone(),
-            part_bytes: self.memory.part_bytes(self.options.background_threads),
+            job_bytes: self.memory.job_bytes(self.options.background_threads),
             snapshots: self.sequencer.snapshots().list(),
             cancel: self.background.cancel.clone(),
             on_bytes: None,

@@ -3,7 +3,7 @@
 //! Place: `writer` gives it the entries as they come, and pours it out when the table is finished.
 //!
 //! Nobody can say which bucket an entry is for before the last one has come: so the stage holds the keys and values of one table,
-//! and some 40 bytes an entry.
+//! and 40 bytes an entry, and about 30 more while it is decided.
 //!
 //! How full buckets get: the writer tries [`FILLS`] from the fullest and takes the first that leaves nothing over; of the last one
 //! it takes what comes. What is left over, and every item of more than a bucket, is for the sorted part of the table.
@@ -22,6 +22,8 @@ use super::shape::{BUCKETS_MAX, Shape};
 const FILLS: [u64; 5] = [99, 98, 97, 96, 95];
 /// Bytes of an item in the mean from which on a table is a sorted one: its index is small beside it.
 const SORTED_FROM_BYTES: u64 = 1024;
+/// Bytes that an entry takes while the stage is poured out, about.
+const POURED_BYTES: usize = 32;
 /// Bytes of entries that are sure to find buckets enough.
 pub(in crate::table) const STAGED_BYTES_MAX: u64 = (BUCKETS_MAX as u64 - 64) * CAPACITY as u64 / 100 * 95;
 
@@ -40,7 +42,7 @@ struct Staged {
 /// See the module.
 pub(in crate::table) struct Stage {
     bytes: PageVec<u8>,
-    entries: Vec<Staged>,
+    entries: PageVec<Staged>,
     /// The lengths that most entries have so far, if any have the majority; and by how many.
     usual: (u32, u32),
     votes: u64,
@@ -57,7 +59,7 @@ pub(in crate::table) struct Poured {
 
 impl Stage {
     pub fn new() -> Stage {
-        Stage { bytes: PageVec::new_in(Pages), entries: Vec::new(), usual: (0, 0), votes: 0 }
+        Stage { bytes: PageVec::new_in(Pages), entries: PageVec::new_in(Pages), usual: (0, 0), votes: 0 }
     }
 
     /// Takes an entry of the user's key at `place`, which lies behind all others.
@@ -73,9 +75,10 @@ impl Stage {
         self.votes = if self.usual == (key_bytes, value_bytes) { self.votes + 1 } else { self.votes - 1 };
     }
 
-    /// Bytes that it holds in memory.
+    /// Bytes that it holds in memory, and what it will take besides to decide where they go. Of large vectors what was never
+    /// written to is not resident.
     pub fn memory_bytes(&self) -> usize {
-        self.bytes.capacity() + self.entries.capacity() * size_of::<Staged>()
+        self.bytes.len() + self.entries.len() * (size_of::<Staged>() + POURED_BYTES)
     }
 
     /// Bytes of the table's buckets, if it ended now, about.
