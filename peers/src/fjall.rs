@@ -253,9 +253,8 @@ impl Engine for Fjall {
     fn holds(&self) -> Holds {
         Holds {
             tables: Some(self.records.table_count() as u64),
-            table_bytes: None,
             memtable_bytes: Some(self.db.write_buffer_size()),
-            log_bytes: None,
+            ..Holds::default()
         }
     }
 }

@@ -65,6 +65,8 @@ pub struct Holds {
     pub table_bytes: Option<u64>,
     /// Bytes of memory that hold what is in no such file yet.
     pub memtable_bytes: Option<u64>,
+    /// Bytes of memory that hold filters of such files.
+    pub filter_bytes: Option<u64>,
     /// Bytes of log that the next open would read.
     pub log_bytes: Option<u64>,
 }

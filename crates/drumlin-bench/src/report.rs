@@ -100,6 +100,8 @@ pub struct Line {
     pub table_space_amplification: Option<f64>,
     /// Bytes of memory that hold what is in no such file.
     pub memtable_bytes: Option<u64>,
+    /// Bytes of memory that hold filters of such files.
+    pub filter_bytes: Option<u64>,
     /// Bytes of log that an open would read.
     pub log_bytes: Option<u64>,
     /// The most resident bytes during the run, mapped files included.
@@ -178,6 +180,7 @@ impl Line {
             table_bytes: about.holds.table_bytes,
             table_space_amplification: of_live(about.holds.table_bytes),
             memtable_bytes: about.holds.memtable_bytes,
+            filter_bytes: about.holds.filter_bytes,
             log_bytes: about.holds.log_bytes,
             resident_peak: measured.usage.resident_peak,
             latencies: measured
@@ -287,6 +290,7 @@ impl fmt::Display for Line {
         let held = [
             self.tables.map(|tables| counted(tables, "table")),
             self.memtable_bytes.map(|bytes| format!("{} in memtables", mib(bytes))),
+            self.filter_bytes.map(|bytes| format!("{} in filters", mib(bytes))),
             self.log_bytes.map(|bytes| format!("{} of log", mib(bytes))),
         ];
         let held: Vec<String> = held.into_iter().flatten().collect();

@@ -345,6 +345,7 @@ impl Engine for Store {
             tables: Some(levels().map(|level| level.tables as u64).sum()),
             table_bytes: Some(levels().map(|level| level.bytes).sum()),
             memtable_bytes: Some(stats.memtable_bytes),
+            filter_bytes: Some(stats.filter_bytes),
             log_bytes: Some(stats.log_live_bytes),
         }
     }

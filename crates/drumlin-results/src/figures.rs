@@ -82,10 +82,14 @@ pub struct Row {
     pub reads_per_operation: Option<Span>,
     /// Resident bytes, at most.
     pub resident_peak: Option<Span>,
+    /// Keys of the store.
+    pub keys: f64,
     /// The budget of memory.
     pub memory_bytes: f64,
     /// Sorted files.
     pub tables: Option<Span>,
+    /// Bytes of memory that hold filters.
+    pub filter_bytes: Option<Span>,
     /// Bytes of log.
     pub log_bytes: Option<Span>,
     /// Latencies by kind.
@@ -128,8 +132,10 @@ pub fn rows(kept: &Kept) -> Vec<Row> {
                 table_space_amplification: span("table_space_amplification"),
                 reads_per_operation: span("reads_per_operation"),
                 resident_peak: span("resident_peak"),
+                keys: last["keys"].as_f64().unwrap_or(0.0),
                 memory_bytes: last["memory_bytes"].as_f64().unwrap_or(0.0),
                 tables: span("tables"),
+                filter_bytes: span("filter_bytes"),
                 log_bytes: span("log_bytes"),
                 latencies: latencies(&same),
                 limit: None,

@@ -142,6 +142,17 @@ pub enum Goal {
         /// At most.
         most: f64,
     },
+    /// Memory that holds filters, in one run.
+    Filters {
+        /// At the end of this workload.
+        workload: &'static str,
+        /// Which run.
+        run: u64,
+        /// Bits of filter that a key has.
+        bits: f64,
+        /// At most, in percent of the filters of all keys.
+        most: f64,
+    },
     /// What was found, as near as this to what was foretold.
     Foretold {
         /// Which figure: of `comparisons`.
@@ -349,6 +360,16 @@ impl Goal {
                 (
                     format!("{workload}: at most {most:.2} reads of files for each"),
                     each(&in_run(workload, run), &reads),
+                )
+            }
+            Goal::Filters { workload, run, bits, most } => {
+                let filters = |row: &Row| {
+                    let part = row.filter_bytes?.median / (row.keys * bits / 8.0) * 100.0;
+                    Some((format!("{part:.1} %"), part <= most))
+                };
+                (
+                    format!("{workload}: at most {most:.0} % of the filters in memory"),
+                    each(&in_run(workload, run), &filters),
                 )
             }
             Goal::Foretold { what, within } => {

@@ -58,6 +58,8 @@ fn tables_are_judged_by_what_was_written_and_by_what_they_take() {
     filled["table_write_amplification"] = 4.2.into();
     filled["table_space_amplification"] = 1.5.into();
     filled["reads_per_operation"] = 1.02.into();
+    filled["keys"] = 1_000_000.into();
+    filled["filter_bytes"] = 200_000.into();
     let holds = |goal| judged(goal, vec![filled.clone()]).holds;
     let written = |most| holds(Goal::Written { workload: "fillrandom", most });
     assert!(written(4.2) && !written(4.0));
@@ -65,6 +67,8 @@ fn tables_are_judged_by_what_was_written_and_by_what_they_take() {
     assert!(space(1, 1.5) && !space(1, 1.4) && !space(0, 1.5));
     let reads = |run, most| holds(Goal::Reads { workload: "fillrandom", run, most });
     assert!(reads(1, 1.02) && !reads(1, 1.01) && !reads(0, 1.02));
+    let filters = |run, most| holds(Goal::Filters { workload: "fillrandom", run, bits: 16.0, most });
+    assert!(filters(1, 10.0) && !filters(1, 9.9) && !filters(0, 10.0));
 }
 
 #[test]

@@ -250,7 +250,7 @@ impl<D: Base> Engine for Rocks<D> {
             tables: (0..LEVELS).map(tables).sum(),
             table_bytes: self.db.property("rocksdb.live-sst-files-size"),
             memtable_bytes: self.db.property("rocksdb.cur-size-all-mem-tables"),
-            log_bytes: None,
+            ..Holds::default()
         }
     }
 }

@@ -206,7 +206,8 @@ impl Job {
         let TableOptions { comparator, block_bytes, .. } = &self.context.table_options;
         let mut runs = Vec::new();
         for (level, tables) in &self.inputs {
-            let within = tables.iter().filter(|t| t.meta().overlaps(&**comparator, start, end, false)).cloned();
+            let within =
+                tables.iter().filter(|t| t.meta().overlaps(&**comparator, start, end, false)).cloned();
             match level {
                 0 => runs.extend(within.map(Either::Left)),
                 _ => runs.push(Either::Right(within.collect::<Vec<_>>())),

@@ -12,7 +12,7 @@ use crate::dice::Dice;
 use crate::env::{Env, Fault, FaultyFs, FileSystem, Keep, MemFs, Operation};
 use crate::iter::merge::tests::{Entry, VecCursor, put};
 use crate::iter::{Cursor, Horizons, RangeTombstone};
-use crate::key::{Bytewise, KeyForm, KeyHash, KeyHasher, Kind, Lsn, bytewise};
+use crate::key::{Bytewise, KeyForm, KeyHash, KeyHasher, Kind, Lsn, bytewise, key_prefix};
 use crate::layout::{FilterBits, KeySpans, ManualPick, Reason, Running, hull, pick_manual};
 use crate::options::{KeyspaceOptions, Layout};
 use crate::table::{Shelf, TableOptions};
@@ -394,7 +394,12 @@ fn a_job_that_stages_its_outputs_has_parts_of_some_size_and_keeps_to_its_memory(
     }
     rig.context.parallelism = 4;
     let plan = rig.plan(0);
-    for (job_bytes, parts, tables_max) in [(2 * MIB, 1, 9), (3 * MIB, 1, 6), (5 * MIB, 2, 8), (64 * MIB, 2, 6)] {
+    let trie = KeyspaceOptions { layout: Layout::TRIE, ..KeyspaceOptions::default() };
+    rig.context.filter_bits = FilterBits::uniform(16.0).with_memory(&rig.levels, &trie, 0);
+    let grid = rig.context.filter_bits.grid(1).unwrap();
+    for (job_bytes, parts, tables_max) in
+        [(2 * MIB, 1, 11), (3 * MIB, 1, 7), (5 * MIB, 2, 8), (64 * MIB, 2, 8)]
+    {
         rig.context.job_bytes = job_bytes;
         let (buffers, peak) = (rig.context.buffers.clone(), Arc::new(AtomicUsize::new(0)));
         let seen = peak.clone();
@@ -405,6 +410,10 @@ fn a_job_that_stages_its_outputs_has_parts_of_some_size_and_keeps_to_its_memory(
         let outcome = run_compaction(&plan, &rig.context).unwrap();
         let (tables, peak) = (outcome.added.len(), peak.load(Ordering::Relaxed));
         println!("{job_bytes} bytes: {parts} parts, {tables} tables, {peak} held at most");
+        for tables in outcome.added.windows(2).filter(|tables| tables[0].1.largest < tables[1].1.smallest) {
+            let [last, first] = [&tables[0].1.largest, &tables[1].1.smallest].map(|key| key_prefix(key));
+            assert!(!grid.is_shared(last, first), "both have a part of the column {}", grid.column(first));
+        }
         outcome.discard();
         assert!(tables <= tables_max, "{job_bytes}: {tables}");
         // A part looks at what it holds once per so many bytes that it reads.

@@ -62,11 +62,15 @@ impl PartBounds<'_> {
         }
     }
 
-    /// True if the table that `writer` writes is large enough.
-    fn is_full(&self, writer: &TableWriter) -> bool {
-        writer.estimated_bytes() >= self.table_bytes
-            || writer.memory_bytes() >= self.memory_bytes
-            || writer.is_at_its_end()
+    /// True if the table that `writer` writes is large enough before `key`. An eighth earlier where a column of filters begins: had two
+    /// tables a part of one, both would take their place in its page.
+    fn is_full(&self, writer: &TableWriter, key: &[u8]) -> bool {
+        let (bytes, memory_bytes) = (writer.estimated_bytes(), writer.memory_bytes());
+        let reaches = |eighths: u8| {
+            bytes >= self.table_bytes / 8 * u64::from(eighths)
+                || memory_bytes >= self.memory_bytes / 8 * usize::from(eighths)
+        };
+        reaches(8) || writer.is_at_its_end() || reaches(7) && writer.begins_a_column(key)
     }
 }
 
@@ -172,7 +176,7 @@ impl Outputs {
                     self.pass(border, open.take(), rules, start.as_deref(), bounds.pile)?;
                     (start, borders) = (Some(border.key.clone()), rest);
                 }
-                let is_full = |open: &mut Open| bounds.is_full(&open.writer) || below.is_too_much(key);
+                let is_full = |open: &mut Open| bounds.is_full(&open.writer, key) || below.is_too_much(key);
                 if may_cut && let Some(full) = open.take_if(is_full) {
                     self.finish(full, rules, start.as_deref(), Some(key), bounds.pile)?;
                     start = Some(key.to_vec());

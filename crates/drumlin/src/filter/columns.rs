@@ -36,6 +36,12 @@ impl Grid {
         place.checked_shr(u64::BITS - u32::from(self.skip)).unwrap_or(0)
     }
 
+    /// True if two places are in one column of one container.
+    #[inline]
+    pub fn is_shared(&self, a: u64, b: u64) -> bool {
+        (self.container(a), self.column(a)) == (self.container(b), self.column(b))
+    }
+
     /// The column that a place is in.
     #[inline]
     pub fn column(&self, place: u64) -> u32 {

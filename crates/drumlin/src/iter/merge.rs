@@ -59,11 +59,6 @@ pub struct Merge<C> {
 }
 
 impl<C: Cursor> Merge<C> {
-    /// How many children it joins.
-    pub fn children(&self) -> usize {
-        self.children.len()
-    }
-
     /// Joins `children`; of equal entries the one of the earlier child counts.
     /// Invalid until the first seek, which every child gets too.
     pub fn new(comparator: ComparatorRef, children: Vec<C>) -> Merge<C> {

@@ -235,7 +235,14 @@ pub fn inspect(
             .unchecked
             .push(format!("{} bytes: what says which blocks they are is corrupt", check.unchecked));
     }
-    let mut parts = Parts { file: &*file, path, seed: 0, place_bytes: 0, block: Vec::new() };
+    let mut parts = Parts {
+        file: &*file,
+        path,
+        seed: 0,
+        place_bytes: 0,
+        contents: TableMeta::default(),
+        block: Vec::new(),
+    };
     if let Some(properties) = parts.properties(&mut report)? {
         parts.data(&properties, &mut report, on_block)?;
         parts.filter(&properties, hasher, &mut report)?;
@@ -251,6 +258,8 @@ struct Parts<'a> {
     seed: u64,
     /// Bytes that stand in front of each key.
     place_bytes: usize,
+    /// What the properties say that the table holds.
+    contents: TableMeta,
     /// The part that was read last, decompressed.
     block: Vec<u8>,
 }
@@ -301,13 +310,14 @@ impl Parts<'_> {
         report.footer = Some((offset, footer.seed));
         let properties = Properties::decode(&self.block, self.path, footer.properties);
         report.properties = Some(part);
-        let Ok(properties) = properties else { return Ok(None) };
+        let Ok((properties, contents)) = properties else { return Ok(None) };
         if !sound {
             report
                 .unchecked
                 .push("the footer: it is wrong, but the properties that it points to are not".into());
         }
-        report.contents = Some(TableInfo::of(&properties.contents));
+        report.contents = Some(TableInfo::of(&contents));
+        self.contents = contents;
         report.comparator.clone_from(&properties.comparator);
         report.full_block_bytes = properties.block_bytes;
         report.is_placed = properties.placed.is_some();
@@ -324,7 +334,7 @@ impl Parts<'_> {
     ) -> Result<()> {
         let mut last_key = None;
         if let Some(hashed) = &properties.hashed {
-            self.buckets(properties, hashed, report, &mut last_key, on_block)?;
+            self.buckets(hashed, report, &mut last_key, on_block)?;
         }
         let Some(place) = properties.index else { return Ok(()) };
         report.index = Some(self.part(place)?);
@@ -347,13 +357,12 @@ impl Parts<'_> {
     /// The buckets, as blocks that no index names.
     fn buckets(
         &mut self,
-        properties: &Properties,
         hashed: &Hashed,
         report: &mut TableReport,
         last_key: &mut Option<Vec<u8>>,
         on_block: &mut dyn FnMut(&TableBlock),
     ) -> Result<()> {
-        let usual = Usual { lsn: properties.contents.min_lsn, ..hashed.usual };
+        let usual = Usual { lsn: self.contents.min_lsn, ..hashed.usual };
         let sources = hashed.records.map_or(0, |place| place.bytes.saturating_sub(TRAILER_BYTES as u64));
         let mut filled = 0;
         for bucket in 0..hashed.buckets as usize {
@@ -438,7 +447,7 @@ impl Parts<'_> {
         };
         if let Some(filter) = Filter::decode(&self.block) {
             let whole = report.blocks_read == report.blocks;
-            let keys = if whole { report.keys } else { properties.contents.entries };
+            let keys = if whole { report.keys } else { self.contents.entries };
             found.bits_per_key = filter.heap_bytes() as f64 * 8.0 / keys.max(1) as f64;
             found.probes = filter.probes();
             let passed = (0..QUESTIONS).filter(|&n| filter.may_contain(spread(n))).count();
@@ -458,7 +467,7 @@ impl Parts<'_> {
                 .push(format!("the range deletes: they lie in the order {:?}", properties.comparator));
             return Ok(());
         }
-        let decoded = tombstone_block::decode(&self.block, &*ours, properties.contents.global_version);
+        let decoded = tombstone_block::decode(&self.block, &*ours, self.contents.global_version);
         report.tombstones = decoded
             .iter()
             .flat_map(|set| set.iter())

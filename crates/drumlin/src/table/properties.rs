@@ -25,11 +25,9 @@ const PLACED: u8 = 7;
 const HASHED: u8 = 8;
 const CLUSTER: u8 = 9;
 
-/// The properties of a table.
+/// The properties of a table, but for the counts and bounds of its contents: the manifest has those.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Properties {
-    /// Counts and bounds. File length and content hash are not known when they are written: 0.
-    pub(super) contents: TableMeta,
     /// Name of the order of keys.
     pub(super) comparator: String,
     /// The root of the index; none if there are no entries.
@@ -58,11 +56,12 @@ impl Properties {
         self.placed == placed(form)
     }
 
-    pub(super) fn encode(&self) -> Vec<u8> {
+    /// With what the table holds. File length and content hash are not known yet: 0.
+    pub(super) fn encode(&self, contents: &TableMeta) -> Vec<u8> {
         let mut out = Vec::new();
-        let mut contents = Vec::new();
-        self.contents.encode(&mut contents);
-        put_field(&mut out, CONTENTS, &contents);
+        let mut encoded = Vec::new();
+        contents.encode(&mut encoded);
+        put_field(&mut out, CONTENTS, &encoded);
         put_field(&mut out, COMPARATOR, self.comparator.as_bytes());
         if let Some(place) = self.index {
             put_numbers(&mut out, INDEX, &[place.offset, place.bytes, self.index_depth]);
@@ -93,13 +92,13 @@ impl Properties {
         [self.tombstones, self.filter].into_iter().chain(hashed).chain([self.index]).flatten()
     }
 
-    /// Reads the properties that lie at `place` of a file.
-    pub(super) fn decode(bytes: &[u8], path: &Path, place: Place) -> Result<Properties> {
-        let mut found = Properties::default();
+    /// Reads the properties that lie at `place` of a file, and what they say that it holds.
+    pub(super) fn decode(bytes: &[u8], path: &Path, place: Place) -> Result<(Properties, TableMeta)> {
+        let (mut found, mut contents) = (Properties::default(), TableMeta::default());
         let mut fields = FileDecoder::new(bytes, path, place.offset);
         while let Some((tag, mut field)) = fields.field()? {
             match tag {
-                CONTENTS => found.contents = TableMeta::decode(&mut field)?,
+                CONTENTS => contents = TableMeta::decode(&mut field)?,
                 COMPARATOR => found.comparator = field.take_text()?.to_owned(),
                 INDEX => (found.index, found.index_depth) = (Some(part(&mut field)?), field.varint()?),
                 FILTER => (found.filter, found.filter_check) = (Some(part(&mut field)?), field.varint()?),
@@ -127,7 +126,7 @@ impl Properties {
             }
         }
         let in_buckets = found.hashed.as_ref().map_or(0, |hashed| hashed.entries);
-        let sorted = found.contents.entries.checked_sub(in_buckets);
+        let sorted = contents.entries.checked_sub(in_buckets);
         if found.hashed.as_ref().is_some_and(|hashed| hashed.end() > place.offset || found.placed.is_none()) {
             return malformed("the properties name buckets outside of the file");
         }
@@ -141,10 +140,10 @@ impl Properties {
         if found.index.is_some() && found.index_depth == 0 {
             return malformed("the index has no depth");
         }
-        if found.tombstones.is_some() != (found.contents.range_tombstones != 0) {
+        if found.tombstones.is_some() != (contents.range_tombstones != 0) {
             return malformed("the properties and their range tombstones do not agree");
         }
-        Ok(found)
+        Ok((found, contents))
     }
 }
 

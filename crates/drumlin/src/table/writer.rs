@@ -200,6 +200,11 @@ impl TableWriter {
         Some((self.options.grid?, *self.places.first()?, *self.places.last()?))
     }
 
+    /// True if the table has filters in columns, and `key`, which comes behind all others, is in another one than these.
+    pub fn begins_a_column(&self, key: &[u8]) -> bool {
+        self.columned_span().is_some_and(|(grid, _, last)| !grid.is_shared(last, key_prefix(key)))
+    }
+
     /// True if what comes may find no bucket: their number has an end.
     pub fn is_at_its_end(&self) -> bool {
         self.stage.as_ref().is_some_and(|stage| stage.estimated_bytes() >= STAGED_BYTES_MAX)
@@ -404,8 +409,7 @@ impl TableWriter {
         properties.cluster = self.cluster.take();
         self.write_index(&mut properties)?;
         // What only the choice of a job hangs on is the manifest's: files are as they always were.
-        properties.contents = TableMeta { hidden: 0, ..self.contents.clone() };
-        let block = properties.encode();
+        let block = properties.encode(&TableMeta { hidden: 0, ..self.contents.clone() });
         let frame = FrameEncoder::encode_raw(&block, seed, self.out.offset);
         let place = self.out.append_frame(&frame)?;
         let file_bytes = self.out.offset + FOOTER_BYTES as u64;

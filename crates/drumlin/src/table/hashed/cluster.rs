@@ -15,6 +15,8 @@
 //! Complexity: a page is found by arithmetic over the rows. Written: each table under the new one once more, 2 bytes a key.
 //! Bytes: docs/formats/hashed-table.md. Tests: `table/tests/cluster.rs`. Origin: LSM-trie §2.4.3.
 
+use std::cmp::Reverse;
+
 use smallvec::SmallVec;
 
 use crate::encoding::{FileDecoder, Malformed, put_varint};
@@ -124,34 +126,39 @@ pub(in crate::table) fn columns_of(
 }
 
 impl Cluster {
-    /// A cluster of `rows`, whose first is that of the table itself; of rows for which a page has no room, none. The rows that
-    /// are in it, in its order, and what they make, to lie at `offset`.
+    /// A cluster of `rows`, whose first is that of the table itself. Where they do not all fit into the page of a column, those go
+    /// that have the fewest columns, and are asked by their own. The rows that are in it, in its order, and what they make, to
+    /// lie at `offset`.
     pub fn new(grid: Grid, mut rows: Vec<Columns>, offset: u64) -> Option<(Cluster, Vec<Columns>)> {
         let own = rows.first()?.row;
         let (first, last) = (own.first, own.last);
         rows.retain(|columns| columns.row.is_in(first, last));
         rows.truncate(ROWS_MAX);
-        loop {
-            let of_rows = rows.iter().map(|columns| columns.row).collect();
-            let mut cluster = Cluster { grid, first, last, per_page: 1, offset, rows: of_rows };
-            let fits = |per_page: &u32| {
-                let probe = Cluster { per_page: *per_page, ..cluster.clone() };
-                (0..probe.pages()).all(|page| probe.page_bytes(page) <= BODY_BYTES)
-            };
-            // The most that all pages have room for: more columns take more bytes.
-            let most = (BODY_BYTES as u32 / u32::from(own.bytes)).max(1);
-            let (mut good, mut bad) = (0, most + 1);
-            while good + 1 < bad {
-                let middle = (good + bad) / 2;
-                if fits(&middle) { good = middle } else { bad = middle }
+        let of_rows = rows.iter().map(|columns| columns.row).collect();
+        let mut cluster = Cluster { grid, first, last, per_page: 1, offset, rows: of_rows };
+        for page in 0..cluster.pages() {
+            while cluster.page_bytes(page) > BODY_BYTES {
+                let (from, to) = cluster.columns_of_page(page);
+                let others = cluster.rows.iter().enumerate().skip(1).filter(|(_, row)| row.is_in(from, to));
+                let shown = |row: &Row| row.last.min(last) - row.first.max(first);
+                let (least, _) = others.min_by_key(|(at, row)| (shown(row), Reverse(*at)))?;
+                cluster.rows.remove(least);
+                rows.remove(least);
             }
-            if good > 0 {
-                cluster.per_page = good;
-                return Some((cluster, rows));
-            }
-            // The oldest goes: it is asked by its own.
-            rows.pop()?;
         }
+        let fits = |per_page: &u32| {
+            let probe = Cluster { per_page: *per_page, ..cluster.clone() };
+            (0..probe.pages()).all(|page| probe.page_bytes(page) <= BODY_BYTES)
+        };
+        // The most that all pages have room for: more columns take more bytes.
+        let most = (BODY_BYTES as u32 / u32::from(own.bytes)).max(1);
+        let (mut good, mut bad) = (1, most + 1);
+        while good + 1 < bad {
+            let middle = (good + bad) / 2;
+            if fits(&middle) { good = middle } else { bad = middle }
+        }
+        cluster.per_page = good;
+        Some((cluster, rows))
     }
 
     pub fn pages(&self) -> usize {
