@@ -39,6 +39,7 @@ pub fn run_flush<C: Cursor>(
         below: &[],
         borders: &[],
         pile: &[],
+        pile_keys: 0.0,
     };
     outputs.write(&mut merge, &rules, &bounds)?;
     outputs.keep()

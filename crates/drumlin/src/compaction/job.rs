@@ -18,6 +18,7 @@ use crate::budget::Charge;
 use crate::env::Thread;
 use crate::error::{Error, Result};
 use crate::iter::{Either, Merge, Tombstones};
+use crate::key::key_prefix;
 use crate::layout::CompactionPlan;
 use crate::sync::Mutex;
 use crate::table::{CursorOptions, TableHandle, TableId, TableMeta, TableOptions};
@@ -29,7 +30,9 @@ const READAHEAD_BYTES: (usize, usize) = (16 << 10, 256 << 10);
 const INPUTS_PART: usize = 3;
 /// What the output of a part may take in any case, in bytes.
 const OUTPUT_BYTES_MIN: usize = 512 << 10;
-/// Memory that is worth a further part where outputs are staged: of small tables a store has many, and each that is open has its price.
+/// Memory that is worth a further part; and where outputs are staged, since of small tables a store has many, and each that is open
+/// has its price.
+const PART_BYTES_MIN: usize = 1 << 20;
 const STAGED_PART_BYTES: usize = 2 << 20;
 /// Bytes of inputs that are worth a further thread, in full tables.
 const TABLES_PER_THREAD: u64 = 2;
@@ -192,9 +195,17 @@ impl Job {
             below: &self.plan.below,
             borders: &self.plan.borders,
             pile: &self.plan.pile,
+            pile_keys: self.pile_keys(),
         };
         outputs.write(&mut merge, &self.rules, &bounds)?;
         Ok(Part { outputs, duplicates: merge.duplicates() })
+    }
+
+    /// Keys of the pile under the outputs for each that the inputs have.
+    fn pile_keys(&self) -> f64 {
+        let entries = |table: &Arc<TableHandle>| table.meta().entries as f64;
+        let come: f64 = self.inputs.iter().flat_map(|(_, tables)| tables).map(entries).sum();
+        self.plan.pile.iter().map(entries).sum::<f64>() / come.max(1.0)
     }
 
     fn outputs(&self) -> Outputs {
@@ -261,10 +272,9 @@ fn cuts_of(
     let tables = || inputs.iter().flat_map(|(_, tables)| tables);
     let bytes: u64 = tables().map(|table| table.meta().file_bytes).sum();
     let worth = bytes / context.table_bytes.saturating_mul(TABLES_PER_THREAD).max(1);
-    let mut parts = context.parallelism.min(usize::try_from(worth).unwrap_or(usize::MAX));
-    if context.stages(plan.output_level) {
-        parts = parts.min(context.job_bytes / STAGED_PART_BYTES);
-    }
+    let part_bytes = if context.stages(plan.output_level) { STAGED_PART_BYTES } else { PART_BYTES_MIN };
+    let by_memory = context.job_bytes / part_bytes;
+    let parts = context.parallelism.min(usize::try_from(worth).unwrap_or(usize::MAX)).min(by_memory);
     if parts < 2 {
         return Ok(Vec::new());
     }
@@ -273,8 +283,14 @@ fn cuts_of(
         _ => plan.cuts.clone(),
     };
     let parts = parts.min(within.len() + 1);
+    // No column of filters is cut.
+    let grid = context.filter_bits.grid(plan.output_level);
+    let cut = |key: &Vec<u8>| match grid {
+        Some(grid) => grid.start(key_prefix(key)).to_be_bytes().to_vec(),
+        None => key.clone(),
+    };
     let mut cuts: Vec<Vec<u8>> =
-        (1..parts).map(|n| within[n * (within.len() + 1) / parts - 1].clone()).collect();
+        (1..parts).map(|n| cut(&within[n * (within.len() + 1) / parts - 1])).collect();
     cuts.dedup();
     Ok(cuts)
 }

@@ -394,7 +394,9 @@ fn a_job_that_stages_its_outputs_has_parts_of_some_size_and_keeps_to_its_memory(
     }
     rig.context.parallelism = 4;
     let plan = rig.plan(0);
-    let trie = KeyspaceOptions { layout: Layout::TRIE, ..KeyspaceOptions::default() };
+    // Some 26 keys a column.
+    let trie =
+        KeyspaceOptions { layout: Layout::TRIE, table_bytes: MIB as u64, ..KeyspaceOptions::default() };
     rig.context.filter_bits = FilterBits::uniform(16.0).with_memory(&rig.levels, &trie, 0);
     let grid = rig.context.filter_bits.grid(1).unwrap();
     for (job_bytes, parts, tables_max) in

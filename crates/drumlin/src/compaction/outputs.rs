@@ -51,6 +51,8 @@ pub(super) struct PartBounds<'a> {
     pub borders: &'a [Border],
     /// Tables that the outputs come to lie over and stand with in one pile, newest first.
     pub pile: &'a [Arc<TableHandle>],
+    /// Keys that these have for each that comes, about.
+    pub pile_keys: f64,
 }
 
 impl PartBounds<'_> {
@@ -65,12 +67,13 @@ impl PartBounds<'_> {
     /// True if the table that `writer` writes is large enough before `key`. An eighth earlier where a column of filters begins: had two
     /// tables a part of one, both would take their place in its page.
     fn is_full(&self, writer: &TableWriter, key: &[u8]) -> bool {
-        let (bytes, memory_bytes) = (writer.estimated_bytes(), writer.memory_bytes());
+        let memory_bytes = writer.memory_bytes() + writer.filter_bytes_of(self.pile_keys);
         let reaches = |eighths: u8| {
-            bytes >= self.table_bytes / 8 * u64::from(eighths)
+            writer.estimated_bytes() >= self.table_bytes / 8 * u64::from(eighths)
                 || memory_bytes >= self.memory_bytes / 8 * usize::from(eighths)
+                || writer.uses_of_buckets(eighths)
         };
-        reaches(8) || writer.is_at_its_end() || reaches(7) && writer.begins_a_column(key)
+        reaches(8) || reaches(7) && writer.begins_a_column(key)
     }
 }
 

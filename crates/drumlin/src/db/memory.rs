@@ -223,9 +223,10 @@ impl Memory {
         self.job_share
     }
 
-    /// Bytes that one compaction may take, with so many threads: of two or more, one compacts nothing, and its flushes take little.
+    /// Bytes that one compaction may take, with so many threads: of two or more, one compacts nothing. A quarter is left for its
+    /// flushes, which take 8 bytes a key for the filter, and cannot be cut.
     pub fn job_bytes(&self, threads: usize) -> usize {
-        self.job_share / 8 * 7 / (threads - 1).max(1)
+        self.job_share / 4 * 3 / (threads - 1).max(1)
     }
 
     /// True if writes are to be held back.

@@ -42,6 +42,12 @@ impl Grid {
         (self.container(a), self.column(a)) == (self.container(b), self.column(b))
     }
 
+    /// The first place of the column that a place is in.
+    pub fn start(&self, place: u64) -> u64 {
+        let behind = u64::BITS - u32::from(self.skip) - u32::from(self.bits);
+        place >> behind << behind
+    }
+
     /// The column that a place is in.
     #[inline]
     pub fn column(&self, place: u64) -> u32 {

@@ -110,7 +110,8 @@ pub struct TableOptions {
     pub hasher: KeyHasher,
     /// Whether tables are written as hashed ones, if their keys stand behind their places and are small.
     pub hashed: bool,
-    /// Records of migration that an open table holds, in percent of its buckets, if not all.
+    /// Records of migration that an open table holds, in percent of its buckets. If not given: a fifth where its filter lies in
+    /// columns, else all.
     pub records_percent: Option<u8>,
     /// How blocks are compressed.
     pub compression: Compression,

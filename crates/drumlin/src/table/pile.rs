@@ -34,12 +34,13 @@ pub fn pile_columns(pile: &[Arc<TableHandle>], grid: Grid, first: u64, last: u64
         }
         // Nothing is lost without them, and whoever reads the table hears what is wrong with it.
         for columns in table.columns(grid).unwrap_or_default() {
+            let Some(columns) = columns.within(first, last) else { continue };
             let row = &columns.row;
             let is_there = |table: &&Arc<TableHandle>| table.meta().id == row.table;
             let covers = |other: &Columns| {
                 other.row.table == row.table && other.row.first <= row.first && row.last <= other.row.last
             };
-            if within(row, first, last) > 0 && pile.iter().any(is_there) && !all.iter().any(covers) {
+            if pile.iter().any(is_there) && !all.iter().any(covers) {
                 all.push(columns);
             }
         }

@@ -35,8 +35,8 @@ const LARGE_FRAME_BYTES: u64 = 1 << 20;
 
 /// What an open file costs besides, about: its handle, its path, the name of its order.
 const OPEN_FILE_BYTES: usize = 256;
-/// Percent of the records of migration that a table holds whose filter is not in memory: memory is short, and those of the buckets
-/// that had most too much spare nearly as many reads. Origin: LSM-trie §2.4.2.
+/// Records of migration that a table holds whose filter lies in columns, in percent of its buckets: memory is short, and those of the
+/// buckets that had most too much spare nearly as many reads. Origin: LSM-trie §2.4.2.
 const RECORDS_PERCENT: u8 = 20;
 
 /// An open table.

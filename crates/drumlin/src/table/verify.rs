@@ -490,7 +490,8 @@ impl Check<'_> {
             (meta.smallest.clone(), meta.largest.clone(), meta.largest_exclusive, meta.entries, meta.deletes)
         };
         let counts = |meta: &TableMeta| (meta.range_tombstones, meta.raw_bytes, meta.min_lsn, meta.max_lsn);
-        // The properties say the same as `meta`, or that was told when the table was opened. Under a global version the tombstones' own LSNs, and perhaps fragments, are gone.
+        // The properties say the same as `meta`, or that was told when the table was opened.
+        // Under a global version the tombstones' own LSNs, and perhaps fragments, are gone.
         if bounds(seen) != bounds(meta) || (stored_lsns && counts(seen) != counts(meta)) {
             let what = "the entries are not those that the properties count";
             return Err(Error::corruption(path, self.resident.footer.properties.offset, what));

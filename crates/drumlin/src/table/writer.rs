@@ -205,9 +205,15 @@ impl TableWriter {
         self.columned_span().is_some_and(|(grid, _, last)| !grid.is_shared(last, key_prefix(key)))
     }
 
-    /// True if what comes may find no bucket: their number has an end.
-    pub fn is_at_its_end(&self) -> bool {
-        self.stage.as_ref().is_some_and(|stage| stage.estimated_bytes() >= STAGED_BYTES_MAX)
+    /// True if so many eighths of the buckets that a table can have are used: of all, what comes may find none.
+    pub fn uses_of_buckets(&self, eighths: u8) -> bool {
+        let most = STAGED_BYTES_MAX / 8 * u64::from(eighths);
+        self.stage.as_ref().is_some_and(|stage| stage.estimated_bytes() >= most)
+    }
+
+    /// Bytes that the filters in columns of other tables will take, which have so many keys for each of this one.
+    pub fn filter_bytes_of(&self, keys: f64) -> usize {
+        (self.places.len() as f64 * keys * self.options.filter_bits_per_key / 8.0) as usize
     }
 
     /// The key that came last.

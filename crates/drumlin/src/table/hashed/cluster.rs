@@ -61,6 +61,20 @@ pub struct Columns {
 }
 
 impl Columns {
+    /// Those from the column `first` to `last`, if there are any.
+    pub fn within(mut self, first: u32, last: u32) -> Option<Columns> {
+        if !self.row.is_in(first, last) {
+            return None;
+        }
+        let bytes = usize::from(self.row.bytes);
+        let (first, last) = (self.row.first.max(first), self.row.last.min(last));
+        self.data.drain(..(first - self.row.first) as usize * bytes);
+        (self.row.first, self.row.last) = (first, last);
+        self.data.truncate(self.row.columns() * bytes);
+        self.data.shrink_to_fit();
+        Some(self)
+    }
+
     /// False only if no key of the row lies at the place.
     pub fn may_contain(&self, place: u64, grid: Grid) -> bool {
         let (column, bytes) = (grid.column(place), usize::from(self.row.bytes));
