@@ -189,7 +189,7 @@ fn close_waits_for_the_other_parts_of_a_compaction_that_panicked() {
         panics: AtomicBool::new(false),
         goes_on: Mutex::new(goes_on),
     });
-    let options = Options { memory_bytes: 8 << 20, background_threads: 3, ..Options::default() };
+    let options = Options { memory_bytes: 64 << 20, background_threads: 3, ..Options::default() };
     let db = Db::open_with(Env::with_fs(fs.clone()), "/store", options).expect("open");
     let options =
         KeyspaceOptions { comparator: holding.clone(), table_bytes: 1 << 10, ..KeyspaceOptions::default() };
