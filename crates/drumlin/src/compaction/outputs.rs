@@ -25,7 +25,8 @@ use crate::iter::Cursor;
 use crate::key::{Comparator, Lsn};
 use crate::layout::Border;
 use crate::table::{
-    TableHandle, TableId, TableMeta, TableOptions, TableWriter, file_name, pile_columns, temporary_name,
+    Spare, TableHandle, TableId, TableMeta, TableOptions, TableWriter, file_name, pile_columns,
+    temporary_name,
 };
 
 /// Input bytes between two looks at `cancel`, and two calls of `on_bytes`.
@@ -73,7 +74,7 @@ impl PartBounds<'_> {
                 || memory_bytes >= self.memory_bytes / 8 * usize::from(eighths)
                 || writer.uses_of_buckets(eighths)
         };
-        reaches(8) || reaches(7) && writer.begins_a_column(key)
+        reaches(7) && (writer.begins_a_column(key) || reaches(8))
     }
 }
 
@@ -94,6 +95,9 @@ pub(super) struct Outputs {
     buffers: Charge,
     /// Bytes of `buffers` that are the inputs'.
     input_bytes: usize,
+    /// Memory of the table before, and how much of it is resident at most.
+    spare: Spare,
+    spare_bytes: usize,
 }
 
 /// The table being written.
@@ -119,6 +123,8 @@ impl Outputs {
             entries_read: 0,
             buffers,
             input_bytes: 0,
+            spare: Spare::default(),
+            spare_bytes: 0,
         }
     }
 
@@ -240,6 +246,11 @@ impl Outputs {
         Ok(())
     }
 
+    /// Charges what the inputs, and the writer with so many bytes, have; or what the writer before it had, if that was more.
+    fn charge(&mut self, writer_bytes: usize) {
+        self.buffers.set(self.input_bytes + writer_bytes.max(self.spare_bytes));
+    }
+
     fn check_cancelled(&self) -> Result<()> {
         if self.stop.load(Ordering::Relaxed) || self.context.cancel.load(Ordering::Relaxed) {
             return Err(Error::Closed { what: "the background job" });
@@ -249,7 +260,8 @@ impl Outputs {
 
     fn tick(&mut self, read: usize, open: Option<&mut Open>) -> Result<()> {
         self.check_cancelled()?;
-        self.buffers.set(self.input_bytes + open.as_ref().map_or(0, |open| open.writer.memory_bytes()));
+        let written_bytes = open.as_ref().map_or(0, |open| open.writer.memory_bytes());
+        self.charge(written_bytes);
         if let Some(on_bytes) = &self.context.on_bytes {
             let written = open.map_or(0, |open| {
                 let bytes = open.writer.estimated_bytes();
@@ -272,7 +284,9 @@ impl Outputs {
         let options =
             TableOptions { filter_bits_per_key, grid, hashed, ..self.context.table_options.clone() };
         let writer = TableWriter::new(file, path.clone(), id, options);
-        let writer = writer.keep_in(Arc::clone(self.context.shelf.cache()));
+        let writer = writer
+            .keep_in(Arc::clone(self.context.shelf.cache()))
+            .with_spare(std::mem::take(&mut self.spare));
         Ok(Open { id, path, writer, told_bytes: 0 })
     }
 
@@ -289,9 +303,11 @@ impl Outputs {
         writer.set_tombstones(rules.tombstones(start, end));
         if let Some((grid, first, last)) = writer.columned_span() {
             writer.set_pile(pile_columns(pile, grid, first, last));
-            self.buffers.set(self.input_bytes + writer.memory_bytes());
         }
-        let mut meta = writer.finish()?;
+        self.charge(writer.memory_bytes());
+        self.spare_bytes = self.spare_bytes.max(writer.memory_bytes());
+        let (mut meta, spare) = writer.finish()?;
+        self.spare = spare;
         debug_assert_eq!(meta.id, id);
         meta.created_at_ms = u64::try_from(self.context.env.clock.wall().as_millis()).unwrap_or(0);
         let dir = (self.context.dir)(self.level);

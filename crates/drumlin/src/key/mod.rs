@@ -145,12 +145,12 @@ pub(crate) enum Side {
 /// What is left of `key` behind `prefix`; or where it lies to all keys that begin with that.
 #[inline]
 pub(crate) fn behind_prefix<'k>(key: &'k [u8], prefix: &[u8]) -> Result<&'k [u8], Side> {
-    let common = prefix.len().min(key.len());
-    match key[..common].cmp(&prefix[..common]) {
-        std::cmp::Ordering::Equal if common == prefix.len() => Ok(&key[common..]),
-        std::cmp::Ordering::Greater => Err(Side::Behind),
-        _ => Err(Side::Before),
+    let common = shared_prefix(key, prefix);
+    if common == prefix.len() {
+        return Ok(&key[common..]);
     }
+    // Where the key ends first, it comes before.
+    Err(if key.get(common) > prefix.get(common) { Side::Behind } else { Side::Before })
 }
 
 /// Length of the longest common prefix.
@@ -176,4 +176,26 @@ pub(crate) fn shared_prefix(a: &[u8], b: &[u8]) -> usize {
 #[cfg(test)]
 pub fn compare_versions(comparator: &dyn Comparator, a: (&[u8], Lsn), b: (&[u8], Lsn)) -> std::cmp::Ordering {
     comparator.compare(a.0, b.0).then_with(|| b.1.cmp(&a.1))
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_lies_before_a_prefix_behind_it_or_has_a_rest() {
+        let letters = |n: usize| {
+            (0..3usize.pow(n as u32))
+                .map(move |m| (0..n).map(|at| (m / 3usize.pow(at as u32) % 3) as u8).collect())
+        };
+        let all: Vec<Vec<u8>> = (0..4).flat_map(letters).collect();
+        for (key, prefix) in all.iter().flat_map(|key| all.iter().map(move |prefix| (key, prefix))) {
+            let told = match key.strip_prefix(&prefix[..]) {
+                Some(rest) => Ok(rest),
+                None if key < prefix => Err(Side::Before),
+                None => Err(Side::Behind),
+            };
+            assert_eq!(behind_prefix(key, prefix), told, "{key:?} {prefix:?}");
+        }
+    }
 }

@@ -55,12 +55,12 @@ impl MemCursor {
         unsafe { self.table.list.node(self.unit) }
     }
 
-    /// The unit of the node that is entered; starts to load the one behind it.
+    /// The unit of the node that is entered; starts to load the one behind it, and its value.
     #[inline]
     fn arrived(&self, node: Option<Node<'_>>) -> u32 {
         let Some(node) = node else { return 0 };
         // SAFETY: every node has a level 0, and this one is linked there.
-        unsafe { self.table.list.nodes.prefetch_next(node, 0) };
+        unsafe { self.table.list.nodes.prefetch_next_value(node) };
         node.unit()
     }
 

@@ -49,6 +49,10 @@ pub(super) use super::loom_shadow::Link;
 
 use super::arena::{Arena, Shape, UNIT_BYTES};
 
+/// A line of the processor's cache.
+const LINE_BYTES: usize = 64;
+/// Lines that are loaded ahead of a node with its value: of more the processor sees by itself where they go on.
+const VALUE_LINES_MAX: usize = 4;
 /// Levels of the tallest node.
 pub(super) const HEIGHT_MAX: usize = if cfg!(loom) { 3 } else { 24 };
 /// The batch field of a version that is no part of a batch.
@@ -229,6 +233,25 @@ impl Nodes {
     /// As for [`Nodes::link`], and the caller may read that link: see the module's invariant 2.
     #[inline]
     pub(super) unsafe fn prefetch_next<'a>(&'a self, node: Node<'a>, level: usize) {
+        // SAFETY: as the caller asserts.
+        unsafe { self.prefetch_lines_of_next(node, level, 1) };
+    }
+
+    /// The same for the node after `node` with its value, which is likely to be about as large as this one's.
+    ///
+    /// # Safety
+    /// As for [`Nodes::prefetch_next`], on the lowest level.
+    #[inline]
+    pub(super) unsafe fn prefetch_next_value<'a>(&'a self, node: Node<'a>) {
+        let lines = (KEY + self.key(node).len() + self.value(node).len()).div_ceil(LINE_BYTES);
+        // SAFETY: as the caller asserts.
+        unsafe { self.prefetch_lines_of_next(node, 0, lines.min(VALUE_LINES_MAX)) };
+    }
+
+    /// # Safety
+    /// As for [`Nodes::prefetch_next`].
+    #[inline]
+    unsafe fn prefetch_lines_of_next<'a>(&'a self, node: Node<'a>, level: usize, lines: usize) {
         #[cfg(not(any(loom, miri)))]
         {
             // SAFETY: as the caller asserts.
@@ -236,11 +259,11 @@ impl Nodes {
             if unit != 0 {
                 // SAFETY: read from a link, with Acquire.
                 let address = unsafe { self.arena.address(unit) }.as_ptr();
-                crate::sync::prefetch(address);
+                (0..lines).for_each(|line| crate::sync::prefetch(address.wrapping_add(line * LINE_BYTES)));
             }
         }
         #[cfg(any(loom, miri))]
-        let _ = (node, level);
+        let _ = (node, level, lines);
     }
 
     /// The first 8 bytes of the key as a big-endian number; short keys are padded with zeros.

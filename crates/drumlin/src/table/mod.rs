@@ -54,7 +54,7 @@ pub use resident::Parts;
 pub use sample::Sample;
 pub use shelf::Shelf;
 pub use verify::{TableCheck, verify_alone};
-pub use writer::TableWriter;
+pub use writer::{Spare, TableWriter};
 
 use std::fmt;
 

@@ -87,6 +87,13 @@ fn is_columned(options: &TableOptions) -> bool {
         && options.filter_bits_per_key > 0.0
 }
 
+/// Memory of a writer that is done, for the next one: its pages are there already.
+#[derive(Default)]
+pub struct Spare {
+    buffer: Option<PageVec<u8>>,
+    stage: Option<Stage>,
+}
+
 /// Writes one table.
 pub struct TableWriter {
     path: PathBuf,
@@ -172,6 +179,13 @@ impl TableWriter {
     /// Blocks that are worth it are kept in `cache`, too.
     pub fn keep_in(mut self, cache: Arc<BlockCache>) -> TableWriter {
         self.warm = Some(Warm::new(cache, self.contents.id));
+        self
+    }
+
+    /// Before the first entry: takes over the memory of a writer that is done.
+    pub fn with_spare(mut self, spare: Spare) -> TableWriter {
+        self.out.buffer = spare.buffer.unwrap_or(self.out.buffer);
+        self.stage = self.stage.map(|stage| spare.stage.unwrap_or(stage));
         self
     }
 
@@ -363,8 +377,9 @@ impl TableWriter {
         self.contents.entries == 0 && self.tombstones.is_empty()
     }
 
-    /// Writes the rest, syncs the file and describes it. [`Error::InvalidArgument`] for an empty table.
-    pub fn finish(mut self) -> Result<TableMeta> {
+    /// Writes the rest, syncs the file and describes it; and what memory the next writer may have. [`Error::InvalidArgument`] for an
+    /// empty table.
+    pub fn finish(mut self) -> Result<(TableMeta, Spare)> {
         self.check_usable()?;
         if self.is_empty() {
             return Err(Error::invalid("a table needs an entry or a range tombstone"));
@@ -378,7 +393,8 @@ impl TableWriter {
             self.contents.largest = self.last_key().to_vec();
         }
         self.contents.sample = self.sampler.take().map(Sampler::finish).unwrap_or_default();
-        let mut poured = self.stage.take().map(|stage| self.pour(&stage)).transpose()?.flatten();
+        let stage = self.stage.take();
+        let mut poured = stage.as_ref().map(|stage| self.pour(stage)).transpose()?.flatten();
         if !self.block.is_empty() {
             self.finish_block()?;
         }
@@ -424,7 +440,7 @@ impl TableWriter {
         self.out.file.sync()?;
         self.contents.file_bytes = file_bytes;
         self.contents.content_hash = self.out.hash.digest128();
-        Ok(self.contents)
+        Ok((self.contents, Spare { buffer: Some(self.out.buffer), stage: stage.map(Stage::emptied) }))
     }
 
     /// Writes what was staged: buckets, and to blocks what no bucket takes. What the properties say of the buckets, their records,

@@ -55,7 +55,7 @@ impl Maker {
             writer.add(key, *lsn, *kind, value).unwrap();
         }
         writer.set_tombstones(Tombstones::of_all(&Bytewise, tombstones));
-        let meta = writer.finish().unwrap();
+        let (meta, _) = writer.finish().unwrap();
         self.fs.rename(&path, &Path::new(DIR).join(file_name(id, meta.content_hash))).unwrap();
         TableHandle::new(&self.shelf, PathBuf::from(DIR), meta, options)
     }

@@ -17,6 +17,7 @@
 //! the number of the bucket, and a destination on its load alone). The figures of both: docs/design/trie.md.
 
 use std::collections::BinaryHeap;
+use std::ops::Range;
 
 use super::record::{Mark, Record, TURNS, rank};
 
@@ -27,6 +28,9 @@ pub(super) const NEAR: usize = 512;
 const FITS_BYTES: u32 = 16;
 /// Steps that an item makes, at most: a search follows them.
 const STEPS_MAX: u8 = 32;
+
+/// Stands for a load in which nobody is interested any more.
+const SENT: i16 = i16::MAX;
 
 /// An item: a key with all its versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +60,8 @@ struct State<'a> {
     capacity: u32,
     buckets: Vec<Vec<u32>>,
     loads: Vec<u32>,
-    is_source: Vec<bool>,
+    /// What a search for the emptiest looks at, many buckets at once: [`SENT`] of those that have sent, else the load.
+    open: Vec<i16>,
     steps: Vec<u8>,
     /// Scratch: ranks and numbers of a source's items.
     ranked: Vec<(u32, u32)>,
@@ -69,7 +74,7 @@ pub(super) fn balance(items: &[Item], homes: Vec<Vec<u32>>, capacity: u32) -> Ba
     let mut state = State {
         items,
         capacity,
-        is_source: vec![false; homes.len()],
+        open: loads.iter().map(|load| open_load(*load)).collect(),
         loads,
         buckets: homes,
         steps: vec![0; items.len()],
@@ -80,7 +85,7 @@ pub(super) fn balance(items: &[Item], homes: Vec<Vec<u32>>, capacity: u32) -> Ba
     let mut fullest: BinaryHeap<(u32, usize)> = state.loads.iter().enumerate().filter_map(over).collect();
     let mut records = Vec::new();
     while let Some((load, source)) = fullest.pop() {
-        if state.is_source[source] || load != state.loads[source] {
+        if state.open[source] == SENT || load != state.loads[source] {
             continue;
         }
         let Some((mark, destination)) = state.choose(source) else { continue };
@@ -93,6 +98,11 @@ pub(super) fn balance(items: &[Item], homes: Vec<Vec<u32>>, capacity: u32) -> Ba
     let left_over = state.leave_over();
     let steps = state.steps.iter().copied().max().unwrap_or(0);
     Balanced { buckets: state.buckets, records, left_over, steps }
+}
+
+/// A load, or about what it is where that is far more than a bucket holds.
+fn open_load(load: u32) -> i16 {
+    load.min(SENT as u32 - 1) as i16
 }
 
 impl State<'_> {
@@ -120,7 +130,8 @@ impl State<'_> {
             .into_iter()
             .find_map(|near| self.emptiest(near).filter(|bucket| self.room(*bucket) >= least))
             .or_else(|| {
-                let emptiest = self.emptiest((0..self.loads.len()).filter(|bucket| *bucket != source))?;
+                let all = [self.emptiest(0..source), self.emptiest(source + 1..self.loads.len())];
+                let emptiest = all.into_iter().flatten().min_by_key(|bucket| self.open[*bucket])?;
                 (self.loads[emptiest] + least < self.loads[source]).then_some(emptiest)
             });
         let steps = |item: &u32| self.steps[*item as usize];
@@ -155,12 +166,14 @@ impl State<'_> {
     }
 
     /// The one with most room of those that have sent nothing.
-    fn emptiest(&self, buckets: impl Iterator<Item = usize>) -> Option<usize> {
-        buckets.filter(|bucket| !self.is_source[*bucket]).min_by_key(|bucket| self.loads[*bucket])
+    fn emptiest(&self, buckets: Range<usize>) -> Option<usize> {
+        let open = &self.open[buckets.clone()];
+        let least = *open.iter().min().filter(|least| **least != SENT)?;
+        Some(buckets.start + open.iter().position(|load| *load == least)?)
     }
 
     fn send(&mut self, source: usize, mark: Mark, destination: usize) {
-        self.is_source[source] = true;
+        self.open[source] = SENT;
         let mut kept = std::mem::take(&mut self.buckets[source]);
         kept.retain(|item| {
             let Item { spin, bytes } = self.items[*item as usize];
@@ -173,6 +186,7 @@ impl State<'_> {
             }
             stays
         });
+        self.open[destination] = open_load(self.loads[destination]);
         self.buckets[source] = kept;
     }
 

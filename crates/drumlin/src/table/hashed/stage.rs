@@ -62,6 +62,13 @@ impl Stage {
         Stage { bytes: PageVec::new_in(Pages), entries: PageVec::new_in(Pages), usual: (0, 0), votes: 0 }
     }
 
+    /// The same memory for the entries of another table.
+    pub fn emptied(mut self) -> Stage {
+        self.bytes.clear();
+        self.entries.clear();
+        Stage { bytes: self.bytes, entries: self.entries, usual: (0, 0), votes: 0 }
+    }
+
     /// Takes an entry of the user's key at `place`, which lies behind all others.
     pub fn add(&mut self, place: u64, key: &[u8], lsn: Lsn, kind: u8, value: &[u8]) {
         let (at, key_bytes, value_bytes) = (self.bytes.len(), key.len() as u32, value.len() as u32);

@@ -26,7 +26,7 @@ fn write_over(
     }
     let (grid, first, last) = writer.columned_span().expect("it has columns");
     writer.set_pile(pile_columns(pile, grid, first, last));
-    let meta = writer.finish().expect("writes");
+    let (meta, _) = writer.finish().expect("writes");
     fs.rename(&path, &Path::new(DIR).join(file_name(meta.id, meta.content_hash))).expect("renames");
     meta
 }

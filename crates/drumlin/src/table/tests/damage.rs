@@ -208,7 +208,7 @@ fn kinds_of_a_later_version_are_skipped_or_refused_as_they_ask() {
         for (key, lsn, kind) in rows {
             writer.add_kind(key.as_bytes(), Lsn(*lsn), *kind, b"value of it").expect("adds");
         }
-        let meta = writer.finish().expect("writes");
+        let (meta, _) = writer.finish().expect("writes");
         let table = open(&fs, &meta, &options, 1 << 20);
         fs.rename(&path, table.path()).expect("renames");
         table

@@ -31,7 +31,7 @@ fn entries_out_of_order_or_limits_are_refused_and_nothing_is_added() {
     }
     writer.add(b"b", Lsn(4), Kind::Put, b"2").expect("in order");
     writer.add(b"c", Lsn(9), Kind::Put, b"3").expect("in order");
-    assert_eq!(writer.finish().expect("writes").entries, 3);
+    assert_eq!(writer.finish().expect("writes").0.entries, 3);
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn the_estimate_is_near_the_truth() {
             writer.add(&key, Lsn(lsn), kind, &value).expect("adds");
         }
         let estimate = writer.estimated_bytes();
-        let truth = writer.finish().expect("writes").file_bytes;
+        let truth = writer.finish().expect("writes").0.file_bytes;
         assert!(estimate < truth * 5 / 4 + 1000 && truth < estimate * 5 / 4 + 1000, "{estimate} for {truth}");
     }
 }
@@ -69,7 +69,7 @@ fn a_failed_write_fails_the_table_and_every_later_call() {
             assert!(first.is_none() || added.is_err(), "a failed writer takes nothing more");
             first = first.or(added.err());
         }
-        let finished = writer.finish();
+        let finished = writer.finish().map(|(meta, _)| meta);
         match first {
             None => finished,
             Some(first) => {
@@ -459,7 +459,7 @@ fn blocks_count_as_in_use_by_their_own_entries() {
         }
         writer.add(format!("{n:04}").as_bytes(), Lsn(9), Kind::Put, &[n as u8; 400]).expect("adds");
     }
-    let meta = writer.finish().expect("finishes");
+    let (meta, _) = writer.finish().expect("finishes");
     let table = open_written(&fs, &meta, &cache);
     let resident = table.resident().expect("readable");
     let root = resident.root().expect("there are entries");

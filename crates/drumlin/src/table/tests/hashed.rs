@@ -126,6 +126,21 @@ fn what_is_larger_than_a_bucket_lies_in_the_sorted_part_and_is_found() {
 }
 
 #[test]
+fn a_table_that_is_written_with_the_memory_of_another_is_the_same() {
+    for options in [hashed_options(), TableOptions { hashed: false, ..hashed_options() }] {
+        let fs = fs();
+        let (larger, rows) = (rows(&options, 40, 300, 1), rows(&options, 20, 100, 2));
+        let written = |id, rows: &[Row], spare| {
+            write_with(&fs, id, &options, rows, Tombstones::EMPTY, spare).expect("writes")
+        };
+        let (alone, _) = written(2, &rows, Spare::default());
+        let (_, spare) = written(1, &larger, Spare::default());
+        let (behind, _) = written(2, &rows, spare);
+        assert_eq!(alone, behind);
+    }
+}
+
+#[test]
 fn a_table_of_large_items_is_a_sorted_one() {
     let options = hashed_options();
     let all = (0..100).map(|n| row(&format!("{n:05}"), 10 + n, Some(&"z".repeat(2000)))).collect();

@@ -84,15 +84,28 @@ fn write(
     rows: &[Row],
     tombstones: Tombstones,
 ) -> Result<TableMeta> {
+    write_with(fs, id, options, rows, tombstones, Spare::default()).map(|(meta, _)| meta)
+}
+
+/// The same with the memory of a writer that is done.
+fn write_with(
+    fs: &Arc<MemFs>,
+    id: u64,
+    options: &TableOptions,
+    rows: &[Row],
+    tombstones: Tombstones,
+    spare: Spare,
+) -> Result<(TableMeta, Spare)> {
     let path = Path::new(DIR).join(temporary_name(TableId(id)));
-    let mut writer = TableWriter::new(fs.create(&path)?, path.clone(), TableId(id), options.clone());
+    let writer = TableWriter::new(fs.create(&path)?, path.clone(), TableId(id), options.clone());
+    let mut writer = writer.with_spare(spare);
     for (key, lsn, kind, value) in rows {
         writer.add(key, Lsn(*lsn), *kind, value)?;
     }
     writer.set_tombstones(tombstones);
-    let meta = writer.finish()?;
+    let (meta, spare) = writer.finish()?;
     fs.rename(&path, &Path::new(DIR).join(file_name(meta.id, meta.content_hash)))?;
-    Ok(meta)
+    Ok((meta, spare))
 }
 
 fn open(fs: &Arc<MemFs>, meta: &TableMeta, options: &TableOptions, cache_bytes: usize) -> Arc<TableHandle> {
