@@ -89,11 +89,17 @@ impl Record {
     }
 }
 
+/// Buckets whose records are searched together: those of half of them, mostly, so a line of the cache or two.
+const STRETCH: usize = 16;
+
 /// Records of a table that are held in memory.
 #[derive(Debug, Default)]
 pub(in crate::table) struct Records {
     /// By source.
     list: Box<[Record]>,
+    /// Where those of each [`STRETCH`] buckets begin, and where the last ones end: to search all would be a miss of the processor's
+    /// cache a step.
+    begins: Box<[u16]>,
     /// All that the table has.
     is_whole: bool,
 }
@@ -113,14 +119,18 @@ impl Records {
         if !list.is_sorted_by(|a, b| a.source < b.source) {
             return Err(Malformed);
         }
-        Ok(Records { list: list.into(), is_whole })
+        let begins = (0..=buckets.div_ceil(STRETCH))
+            .map(|stretch| list.partition_point(|record| usize::from(record.source) < stretch * STRETCH) as u16)
+            .collect();
+        Ok(Records { list: list.into(), begins, is_whole })
     }
 
     /// The record of a bucket, if it is held.
     #[inline]
     pub(in crate::table) fn of(&self, bucket: usize) -> Option<&Record> {
-        let at = self.list.binary_search_by_key(&bucket, |record| usize::from(record.source)).ok()?;
-        Some(&self.list[at])
+        let ends = self.begins.get(bucket / STRETCH..bucket / STRETCH + 2)?;
+        let mut near = self.list[usize::from(ends[0])..usize::from(ends[1])].iter();
+        near.find(|record| usize::from(record.source) == bucket)
     }
 
     /// Where the records that are held lead an item of this spin from a bucket, and in how many steps; `None` if in more than
@@ -149,7 +159,7 @@ impl Records {
     }
 
     pub(in crate::table) fn heap_bytes(&self) -> usize {
-        self.list.len() * size_of::<Record>()
+        self.list.len() * size_of::<Record>() + self.begins.len() * size_of::<u16>()
     }
 }
 
