@@ -120,7 +120,9 @@ impl Records {
             return Err(Malformed);
         }
         let begins = (0..=buckets.div_ceil(STRETCH))
-            .map(|stretch| list.partition_point(|record| usize::from(record.source) < stretch * STRETCH) as u16)
+            .map(|stretch| {
+                list.partition_point(|record| usize::from(record.source) < stretch * STRETCH) as u16
+            })
             .collect();
         Ok(Records { list: list.into(), begins, is_whole })
     }
