@@ -222,6 +222,9 @@ impl Outputs {
         if let Some(last) = open {
             self.finish(last, rules, start.as_deref(), bounds.end, bounds.pile)?;
         }
+        // Other parts may take longer.
+        (self.spare, self.spare_bytes) = (Spare::default(), 0);
+        self.charge(0);
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! Walking a memtable in internal order, both ways, while others insert.
 //!
-//! Place: made by `memtable`; a flush and every scan hold one per memtable. It calls `skiplist`.
+//! Place: made by `memtable`; every scan holds one per memtable (a flush has one of its own, `flush_cursor`). It calls `skiplist`.
 //!
 //! Invariants:
 //! 1. Weakly consistent: a version that is present for the whole walk is visited, once, or twice if the list has a copy; one

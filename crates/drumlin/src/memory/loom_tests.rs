@@ -465,6 +465,31 @@ fn loom_a_key_is_found_while_it_leaves_its_slot() {
     });
 }
 
+/// A flush walks what another thread sorts meanwhile. Fails if the list is searched before the notes are taken, or if slots that are
+/// not fresh any more are left out.
+#[test]
+fn loom_a_flush_meets_what_is_settled_meanwhile() {
+    model(|| {
+        let table = two_tier();
+        put_over(&table, "a", 1, 0);
+        put_over(&table, "b", 2, 0);
+        let mover = thread::spawn({
+            let table = table.clone();
+            move || table.settle()
+        });
+        let mut cursor = table.flush_cursor();
+        let mut met = Vec::new();
+        cursor.seek_first().unwrap();
+        while cursor.valid() {
+            met.push((String::from_utf8_lossy(cursor.key()).into_owned(), cursor.lsn().0));
+            cursor.next().unwrap();
+        }
+        mover.join().unwrap();
+        met.dedup();
+        assert_eq!(met, [("a".into(), 1), ("b".into(), 2)]);
+    });
+}
+
 /// FloDB's drain takes its sequence number when it moves an entry, and puts an old version over a new one that was written
 /// meanwhile. Here a version has its LSN from birth. Fails if a mover does not look again at a slot whose version was
 /// displaced before it claimed it, or if a version that displaces a claimed one is not noted.

@@ -29,6 +29,7 @@ use crate::sync::failpoint;
 use super::bulk::{Gathered, Linking};
 use super::cursor::MemCursor;
 use super::filter::KeyFilter;
+use super::flush_cursor::FlushCursor;
 use super::node::NO_BATCH;
 use super::node::Node;
 use super::place::Place;
@@ -285,7 +286,8 @@ impl MemTable {
 
     /// Cuts the order of keys into at most so many parts that hold about as many of its keys. O(parts).
     pub fn splits(&self, parts: usize) -> Splits {
-        Splits::at(self.list.sample(parts * KEYS_PER_PART).collect(), parts)
+        let flushed = self.tier.as_ref().and_then(|tier| tier.sample(&self.list));
+        Splits::at(flushed.unwrap_or_else(|| self.list.sample(parts * KEYS_PER_PART).collect()), parts)
     }
 
     /// To gather versions, which are then [sorted](MemTable::sort).
@@ -472,6 +474,12 @@ impl MemTable {
     /// in it; of what a hash tier gets later, all that is needed below a snapshot that was registered before.
     pub fn cursor(self: &Arc<Self>) -> MemCursor {
         MemCursor::new(Arc::clone(self))
+    }
+
+    /// The same for a flush: once and forward, when all writes are complete and no more come. What the hash tier holds it does not put
+    /// into the list.
+    pub fn flush_cursor(self: &Arc<Self>) -> FlushCursor {
+        FlushCursor::new(Arc::clone(self))
     }
 
     /// Bytes in use: nodes, values, range tombstones, the filter, and what is handed out to threads. O(1).

@@ -12,7 +12,7 @@
 //! - `TwoTier` (`two_tier`): the hash over the list, where a keyspace has one: a `Membuffer` (`membuffer`) of slots, and a
 //!   `Backlog` (`backlog`) of what is not in the list yet, part by part of the order ([`Splits`], `splits`), and a `Payoff`
 //!   (`payoff`), which tells when the detour is not worth it.
-//! - `MemCursor` (`cursor`): a walk in internal order, both ways.
+//! - `MemCursor` (`cursor`): a walk in internal order, both ways. `FlushCursor` (`flush_cursor`): one, forward, when nobody writes any more.
 //! - `TombstoneSet` (`tombstone_set`): the range tombstones, under an epoch; a sequence of `Run`s (`tombstone_run`).
 //!   [`ReservedRanges`] become one when published.
 //! - `Nodes` (`node`): the layout of a node in memory.
@@ -34,6 +34,7 @@ mod backlog;
 mod bulk;
 mod cursor;
 mod filter;
+mod flush_cursor;
 mod guide;
 mod local;
 #[cfg(loom)]
@@ -54,6 +55,8 @@ mod two_tier;
 
 #[cfg(all(test, not(loom)))]
 mod bulk_tests;
+#[cfg(all(test, not(loom)))]
+mod flush_cursor_tests;
 #[cfg(all(test, not(loom)))]
 mod guide_tests;
 #[cfg(all(test, loom))]

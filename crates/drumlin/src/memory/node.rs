@@ -227,6 +227,20 @@ impl Nodes {
         crate::sync::prefetch(node.address.as_ptr());
     }
 
+    /// The same of as many lines as `like` takes with its value.
+    #[inline]
+    pub(super) fn prefetch_like(&self, node: Node<'_>, like: Node<'_>) {
+        (0..self.lines(like)).for_each(|line| {
+            crate::sync::prefetch(node.address().wrapping_add(line * LINE_BYTES));
+        });
+    }
+
+    /// Lines of a node with its value, as far as they are worth loading ahead.
+    #[inline]
+    fn lines(&self, node: Node<'_>) -> usize {
+        (KEY + self.key(node).len() + self.value(node).len()).div_ceil(LINE_BYTES).min(VALUE_LINES_MAX)
+    }
+
     /// Starts loading the node after `node` on `level`, which is likely to be looked at soon.
     ///
     /// # Safety
@@ -243,9 +257,8 @@ impl Nodes {
     /// As for [`Nodes::prefetch_next`], on the lowest level.
     #[inline]
     pub(super) unsafe fn prefetch_next_value<'a>(&'a self, node: Node<'a>) {
-        let lines = (KEY + self.key(node).len() + self.value(node).len()).div_ceil(LINE_BYTES);
         // SAFETY: as the caller asserts.
-        unsafe { self.prefetch_lines_of_next(node, 0, lines.min(VALUE_LINES_MAX)) };
+        unsafe { self.prefetch_lines_of_next(node, 0, self.lines(node)) };
     }
 
     /// # Safety

@@ -5,7 +5,7 @@
 //!
 //! A version that goes through the hash costs its slot, its note, its share of a sort, and then its insertion into the list all
 //! the same. It saves that insertion where the next version of its key comes first, and most of it where it goes in close behind
-//! the one sorted before it, without a search. So it pays as long as one of these holds for [`SAVED_PERCENT`] of them. Where
+//! the one sorted before it, without a search, and all of it where it is flushed before anybody walks there. So it pays as long as one of these holds for [`SAVED_PERCENT`] of them. Where
 //! keys come in order, an insertion costs next to nothing without it.
 //!
 //! Invariants:

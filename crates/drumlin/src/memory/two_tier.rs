@@ -12,8 +12,8 @@
 //!   list itself.
 //!   The same once the hash did not pay (`payoff`): then keys get no slots any more, and a write finds its place beforehand.
 //! - *Settling.* Whoever walks the list has what was noted put into it first, part by part of the order as it comes there: a
-//!   flush of a memtable that nobody writes to any more, a scan of what it needs below its snapshot. What comes in later is
-//!   above the snapshot, and what it displaces is copied. Several movers take each what the others have not claimed; of what
+//!   scan has what it needs below its snapshot. What comes in later is above the snapshot, and what it displaces is copied. (A flush,
+//!   when nobody writes any more, sorts the notes and walks them beside the list: `flush_cursor`.) Several movers take each what the others have not claimed; of what
 //!   they have claimed and not put in when all else is done, a copy is put in.
 //!
 //! Invariants:
@@ -41,10 +41,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::budget::Account;
+use crate::budget::{Account, Charge};
 use crate::key::{KeyHasher, Lsn};
 use crate::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use crate::sync::{CachePadded, failpoint};
+use crate::sync::{CachePadded, Mutex, failpoint};
 
 use super::backlog::{Backlog, Due};
 use super::filter::KeyFilter;
@@ -95,6 +95,18 @@ impl Unsettled {
     }
 }
 
+/// What the hash holds of a part, in order.
+pub(super) struct Held {
+    notes: Notes,
+    _charge: Charge,
+}
+
+impl Held {
+    pub(super) fn notes(&self) -> &[Note] {
+        self.notes.all()
+    }
+}
+
 /// The hash tier of one memtable.
 pub(super) struct TwoTier {
     buffer: Membuffer,
@@ -107,7 +119,12 @@ pub(super) struct TwoTier {
     account: Arc<Account>,
     /// Versions of which the list may have two.
     copies: AtomicUsize,
+    /// Nodes of some keys that were flushed from here, in no order.
+    sample: Mutex<Vec<u32>>,
 }
+
+/// Keys that are kept of what is flushed from here, about.
+const SAMPLED: usize = 1024;
 
 /// Parts that a background mover settles before it looks whether something else is more urgent.
 const DRAINED_AT_ONCE: usize = 8;
@@ -139,6 +156,7 @@ impl TwoTier {
             payoff: Payoff::default(),
             account: Arc::clone(account),
             copies: AtomicUsize::new(0),
+            sample: Mutex::default(),
         }
     }
 
@@ -327,14 +345,7 @@ impl TwoTier {
         let _charge = self.account.charge(positions.len() * (Note::BYTES + size_of::<u32>()));
         let mut claimed_by_others = Vec::new();
         for (at, &position) in positions.iter().enumerate() {
-            if let Some(soon) = positions.get(at + SLOTS_AHEAD) {
-                self.buffer.slot(*soon).prefetch();
-            }
-            let soon = positions.get(at + NODES_AHEAD);
-            if let Some(word) = soon.and_then(|soon| self.buffer.slot(*soon).load()) {
-                list.nodes.prefetch(node_of(word.unit()));
-            }
-            let Some(word) = self.buffer.slot(position).load() else { continue };
+            let Some(word) = self.slot_ahead(list, positions, at) else { continue };
             if word.is(State::Fresh) {
                 notes.add(list, node_of(word.unit()), position);
             } else if word.is(State::Claimed) {
@@ -365,6 +376,61 @@ impl TwoTier {
                 self.copy(sorted, node_of(word.unit()));
             }
         }
+    }
+
+    /// What slots hold that was noted in a part and is not known to be in the list, sorted: once nobody writes any more. O(n log n).
+    pub(super) fn held(&self, list: &SkipList, part: usize) -> Held {
+        let mut positions = Vec::new();
+        // Not settled: others may do that meanwhile.
+        let _ = self.backlog.due(part, &mut positions);
+        let charge = self.account.charge(positions.len() * (Note::BYTES + size_of::<u32>()));
+        let mut notes = Notes::with_capacity(list, positions.len());
+        for (at, &position) in positions.iter().enumerate() {
+            // SAFETY: as in `newest`.
+            let node_of = |word: Word| unsafe { list.node(word.unit()) };
+            let Some(node) = self.slot_ahead(list, &positions, at).map(node_of) else { continue };
+            // A slot may have gone to a key of another part, which has a note of it.
+            if self.splits().part_of(list.nodes.key(node)) == part {
+                notes.add(list, node, position);
+            }
+        }
+        let looked = self.look(list, &notes);
+        let versions = notes.len() as u64;
+        // No search for any of them.
+        self.payoff.moved(Moved { versions, near: versions, ..looked });
+        notes.sort(list);
+        self.sampled(&notes);
+        Held { notes, _charge: charge }
+    }
+
+    /// Keeps some of them.
+    fn sampled(&self, notes: &Notes) {
+        let step = (self.keys() / SAMPLED).max(1);
+        let some = notes.all().iter().skip(step / 2).step_by(step).map(|note| note.unit());
+        self.sample.lock().extend(some);
+    }
+
+    /// Some keys, if most of those that came here were flushed from here.
+    pub(super) fn sample<'a>(&self, list: &'a SkipList) -> Option<Vec<&'a [u8]>> {
+        let sample = self.sample.lock();
+        let is_most = sample.len() * (self.keys() / SAMPLED).max(1) * 2 >= self.keys();
+        // SAFETY: as in `newest`.
+        let key = |unit: &u32| list.nodes.key(unsafe { list.node(*unit) });
+        (is_most && !sample.is_empty()).then(|| sample.iter().map(key).collect())
+    }
+
+    /// What is in the slot at one of the positions; starts to load what those behind lead to.
+    #[inline]
+    fn slot_ahead(&self, list: &SkipList, positions: &[u32], at: usize) -> Option<Word> {
+        if let Some(soon) = positions.get(at + SLOTS_AHEAD) {
+            self.buffer.slot(*soon).prefetch();
+        }
+        let soon = positions.get(at + NODES_AHEAD);
+        if let Some(word) = soon.and_then(|soon| self.buffer.slot(*soon).load()) {
+            // SAFETY: as in `newest`.
+            list.nodes.prefetch(unsafe { list.node(word.unit()) });
+        }
+        self.buffer.slot(positions[at]).load()
     }
 
     /// Of the notes as they came: how many were looked at, and how many of them came behind the one before.

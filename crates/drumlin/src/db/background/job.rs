@@ -202,7 +202,7 @@ pub(crate) fn flush_generations(
     context: &JobContext,
     generations: &[Arc<Generation>],
 ) -> Result<CompactionOutcome> {
-    let cursors: Vec<_> = generations.iter().map(|g| g.memtable.cursor()).collect();
+    let cursors: Vec<_> = generations.iter().map(|g| g.memtable.flush_cursor()).collect();
     let horizons = Horizons::of_snapshots(context.snapshots.clone());
     let tombstones: Vec<_> = generations.iter().flat_map(|g| g.memtable.tombstones(&horizons)).collect();
     run_flush(cursors, &tombstones, context)
