@@ -52,6 +52,18 @@ impl RealWritable {
     }
 }
 
+impl RealWritable {
+    /// Has the system begin to write out the whole pages that were appended since the last time. What fails then is told by the sync, as if
+    /// that had failed: a file system need not remember it.
+    fn begin_to_write_out(&mut self) {
+        let end = self.bytes - self.bytes % ALIGNMENT;
+        if let Err(e) = write_out(&self.file, self.begun, end - self.begun) {
+            self.failed.get_or_insert_with(|| Error::io("write out", &self.path, e));
+        }
+        self.begun = end;
+    }
+}
+
 impl WritableFile for RealWritable {
     fn append(&mut self, mut bytes: &[u8]) -> Result<()> {
         while !bytes.is_empty() {
@@ -61,8 +73,7 @@ impl WritableFile for RealWritable {
                     self.bytes += n as u64;
                     bytes = &bytes[n..];
                     if self.bytes - self.begun >= WRITE_OUT_BYTES {
-                        write_out(&self.file, self.begun, self.bytes - self.begun);
-                        self.begun = self.bytes;
+                        self.begin_to_write_out();
                     }
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -213,20 +224,34 @@ impl ReadableFile for RealReadable {
     }
 }
 
-/// Begins to write out what was appended. A hint: what it misses, the sync does; and what fails, the file remembers for it, since this
-/// call neither waits nor asks.
+/// Has the system begin to write out a part of a file, if it can be told to.
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code)]
-fn write_out(file: &File, offset: u64, bytes: u64) {
-    // SAFETY: a call on an open file that touches no memory of this process.
-    // Test: what_is_written_out_early_is_there.
-    let _ = unsafe {
+fn write_out(file: &File, offset: u64, bytes: u64) -> io::Result<()> {
+    // SAFETY: a call on an open file that touches no memory of this process. Test: what_is_written_out_early_is_there.
+    let done = unsafe {
         libc::sync_file_range(file.as_raw_fd(), offset as i64, bytes as i64, libc::SYNC_FILE_RANGE_WRITE)
     };
+    if done == 0 {
+        return Ok(());
+    }
+    match io::Error::last_os_error() {
+        // The sync does it all then.
+        e if matches!(
+            e.raw_os_error(),
+            Some(libc::ENOSYS | libc::EINVAL | libc::ESPIPE | libc::EOPNOTSUPP | libc::EPERM | libc::EINTR)
+        ) =>
+        {
+            Ok(())
+        }
+        e => Err(e),
+    }
 }
 
 #[cfg(not(target_os = "linux"))]
-fn write_out(_file: &File, _offset: u64, _bytes: u64) {}
+fn write_out(_file: &File, _offset: u64, _bytes: u64) -> io::Result<()> {
+    Ok(())
+}
 
 thread_local! {
     static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -283,7 +308,10 @@ mod tests {
         for pieces in 1..=10 {
             file.append(&piece).unwrap();
             let left = file.bytes() - file.begun;
-            assert!(left < WRITE_OUT_BYTES && file.bytes() == pieces * piece.len() as u64, "{left}");
+            assert!(
+                left < WRITE_OUT_BYTES + ALIGNMENT && file.bytes() == pieces * piece.len() as u64,
+                "{left}"
+            );
         }
         file.sync().unwrap();
         let read = RealReadable::open(&path, ReadMode::Buffered).unwrap();
@@ -293,6 +321,21 @@ mod tests {
             read.read_exact_at(&mut found, n * piece.len() as u64).unwrap();
             assert_eq!(found, piece);
         }
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn what_fails_while_it_is_written_out_is_told_by_the_sync() {
+        let path = std::env::temp_dir().join(format!("drumlin-out-{}", std::process::id()));
+        let mut file = RealWritable::create(&path).unwrap();
+        file.append(&[7; 8192]).unwrap();
+        // A handle that says where a file is and cannot write; afterwards one that would take the sync.
+        file.file = File::options().read(true).custom_flags(libc::O_PATH).open(&path).unwrap();
+        file.begin_to_write_out();
+        file.file = File::create(&path).unwrap();
+        let told = file.sync().unwrap_err().to_string();
+        std::fs::remove_file(&path).unwrap();
+        assert!(told.contains("write out"), "{told}");
     }
 
     #[test]
