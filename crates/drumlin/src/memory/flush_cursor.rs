@@ -7,8 +7,8 @@
 //! a scan, settles for himself meanwhile.
 //!
 //! Invariants:
-//! 1. Every version whose write was complete when the walk began is met, in internal order; once, or twice with one LSN where the list has
-//!    it, too. When a part begins, first notes are taken of what is not known to be in the list, whatever state its slot is in, and then
+//! 1. Every version whose write was complete when the walk began is met, in internal order; once, or more often with one LSN where the
+//!    list has it, too, or a slot was noted twice. When a part begins, first notes are taken of what is not known to be in the list, whatever state its slot is in, and then
 //!    the list is searched anew: what was done before the notes were taken is linked by then (`backlog`: Release after the link, Acquire
 //!    here), what was not is among them.
 //! 2. A part ends when its notes do and the list's next node is of another one. All that lies between the last entry and the next part's
@@ -34,6 +34,9 @@ use super::two_tier::Held;
 /// Nodes so far ahead are loaded already.
 const NODES_AHEAD: usize = 8;
 
+/// Nodes that are kept of those that are met, about: where their keys lie the next memtable is cut.
+const SAMPLED: usize = 1024;
+
 /// A position in a memtable that is being flushed. Owned; keeps the memtable alive.
 pub struct FlushCursor {
     table: Arc<MemTable>,
@@ -47,11 +50,27 @@ pub struct FlushCursor {
     /// The present node; 0 off the end.
     unit: u32,
     is_listed: bool,
+    /// Every so many-th node, and how many are to come before the next of them.
+    sample: Vec<u32>,
+    sampled_of: usize,
+    until_sampled: usize,
 }
 
 impl FlushCursor {
     pub(super) fn new(table: Arc<MemTable>) -> FlushCursor {
-        FlushCursor { table, held: None, part: 0, at: 0, listed: 0, unit: 0, is_listed: false }
+        let sampled_of = (table.entries() / SAMPLED).max(1);
+        FlushCursor {
+            table,
+            held: None,
+            part: 0,
+            at: 0,
+            listed: 0,
+            unit: 0,
+            is_listed: false,
+            sample: Vec::new(),
+            sampled_of,
+            until_sampled: sampled_of,
+        }
     }
 
     /// The present node. Panics if there is none.
@@ -75,6 +94,8 @@ impl FlushCursor {
     fn begin(&mut self, part: usize, last: u32) {
         let table = Arc::clone(&self.table);
         (self.part, self.at) = (part, 0);
+        // One part's at a time.
+        self.held = None;
         self.held = table.tier.as_ref().map(|tier| tier.held(&table.list, part));
         let listed = match last {
             0 => table.list.first(),
@@ -101,11 +122,19 @@ impl FlushCursor {
                 Some(is_listed) => {
                     self.is_listed = is_listed;
                     self.unit = if is_listed { self.listed } else { noted.unwrap_or(0) };
+                    self.until_sampled -= 1;
+                    if self.until_sampled == 0 {
+                        self.until_sampled = self.sampled_of;
+                        self.sample.push(self.unit);
+                    }
                     return self.load_ahead();
                 }
                 None if self.part + 1 < self.parts() => self.begin(self.part + 1, last),
                 None => {
                     self.unit = 0;
+                    if let Some(tier) = &self.table.tier {
+                        tier.keep_sample(std::mem::take(&mut self.sample));
+                    }
                     return;
                 }
             }
@@ -148,6 +177,7 @@ impl FlushCursor {
 
 impl Cursor for FlushCursor {
     fn seek_first(&mut self) -> Result<()> {
+        self.sample.clear();
         self.begin(0, 0);
         self.arrive(0);
         Ok(())

@@ -119,12 +119,9 @@ pub(super) struct TwoTier {
     account: Arc<Account>,
     /// Versions of which the list may have two.
     copies: AtomicUsize,
-    /// Nodes of some keys that were flushed from here, in no order.
+    /// Nodes that a flush met, as far apart; none before.
     sample: Mutex<Vec<u32>>,
 }
-
-/// Keys that are kept of what is flushed from here, about.
-const SAMPLED: usize = 1024;
 
 /// Parts that a background mover settles before it looks whether something else is more urgent.
 const DRAINED_AT_ONCE: usize = 8;
@@ -383,7 +380,7 @@ impl TwoTier {
         let mut positions = Vec::new();
         // Not settled: others may do that meanwhile.
         let _ = self.backlog.due(part, &mut positions);
-        let charge = self.account.charge(positions.len() * (Note::BYTES + size_of::<u32>()));
+        let mut charge = self.account.charge(positions.len() * (Note::BYTES + size_of::<u32>()));
         let mut notes = Notes::with_capacity(list, positions.len());
         for (at, &position) in positions.iter().enumerate() {
             // SAFETY: as in `newest`.
@@ -399,24 +396,22 @@ impl TwoTier {
         // No search for any of them.
         self.payoff.moved(Moved { versions, near: versions, ..looked });
         notes.sort(list);
-        self.sampled(&notes);
+        drop(positions);
+        charge.set(notes.capacity() * Note::BYTES);
         Held { notes, _charge: charge }
     }
 
-    /// Keeps some of them.
-    fn sampled(&self, notes: &Notes) {
-        let step = (self.keys() / SAMPLED).max(1);
-        let some = notes.all().iter().skip(step / 2).step_by(step).map(|note| note.unit());
-        self.sample.lock().extend(some);
+    /// Keeps nodes that a flush met, in place of those of an earlier try.
+    pub(super) fn keep_sample(&self, nodes: Vec<u32>) {
+        *self.sample.lock() = nodes;
     }
 
-    /// Some keys, if most of those that came here were flushed from here.
+    /// Keys that were flushed, as far apart, if they were.
     pub(super) fn sample<'a>(&self, list: &'a SkipList) -> Option<Vec<&'a [u8]>> {
         let sample = self.sample.lock();
-        let is_most = sample.len() * (self.keys() / SAMPLED).max(1) * 2 >= self.keys();
         // SAFETY: as in `newest`.
         let key = |unit: &u32| list.nodes.key(unsafe { list.node(*unit) });
-        (is_most && !sample.is_empty()).then(|| sample.iter().map(key).collect())
+        (!sample.is_empty()).then(|| sample.iter().map(key).collect())
     }
 
     /// What is in the slot at one of the positions; starts to load what those behind lead to.

@@ -42,13 +42,14 @@ impl Store {
     pub(super) fn perform(&self, job: &Job) -> Result<()> {
         match job {
             Job::Flush(keyspace, end) => self.flush_frozen(keyspace, *end),
-            Job::Drain(_, generation) => {
+            Job::Drain(keyspace, generation) => {
                 let rests = generation.end() <= self.sequencer.tail();
-                if rests {
-                    generation.memtable.settle()
-                } else {
-                    generation.memtable.drain()
+                if !rests {
+                    generation.memtable.drain();
+                } else if keyspace.options().memory.runs() > 1 {
+                    generation.memtable.settle();
                 }
+                // Else it is about to be flushed, which needs nothing sorted.
                 Ok(())
             }
             Job::Compact(keyspace, plan) => self.compact_by(keyspace, plan),

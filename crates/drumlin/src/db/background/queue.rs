@@ -196,7 +196,7 @@ impl Store {
                 return Next::Job(Job::Drain(keyspace, generation));
             }
         }
-        // What rests is sorted before it is scanned; at its flush it would be anyway.
+        // What rests is sorted before it is scanned.
         let resting = keyspaces.values().filter(|k| k.options().memory.runs() > 1).find_map(|k| {
             let passed = k.current.load(&guard).frozen().iter().rev().take_while(|g| g.end() <= tail);
             let generation = passed.filter(|_| state.draining.is_empty()).find(|g| g.is_first_to_settle())?;
