@@ -445,7 +445,7 @@ pub struct Shape {
 /// What `inspect` takes apart.
 #[derive(Debug, Subcommand)]
 pub enum Inspect {
-    /// A sorted table: footer, properties, index, filter, range deletes, blocks
+    /// A table: footer, properties, index, filter, range deletes, blocks
     #[command(after_help = help::INSPECT_TABLE)]
     Table {
         /// The file, NUMBER-HASH.tbl

@@ -25,6 +25,8 @@ use crate::sweep::rate;
 
 /// Items of the paper's store of a terabyte.
 const ITEMS: f64 = 8e9;
+/// MiB of memory, where the figure is not about them.
+const MIB: u64 = 64;
 /// Bytes of a record.
 const RECORD_BYTES: u64 = 116;
 /// Parts of all items, at which a growing store is looked at.
@@ -34,10 +36,10 @@ const LAYOUTS: [(&str, &str); 2] = [("trie", "--layout trie"), ("leveled", "--la
 /// What is compared with the trie.
 const OTHERS: &[&str] = &["leveled", "RocksDB", "LevelDB"];
 
-/// Words for so many records.
-fn words(records: u64) -> String {
+/// Words for so many records, in so many MiB of memory.
+fn words(records: u64, mib: u64) -> String {
     format!(
-        "--num {records} --memory 64 --memtable 1 --segment 1 --table-size 2097152 --compression none --bloom-bits 16 --threads 2"
+        "--num {records} --memory {mib} --memtable 1 --segment 1 --table-size 2097152 --compression none --bloom-bits 16 --threads 2"
     )
 }
 
@@ -49,7 +51,7 @@ fn growing(
     with_peers: bool,
 ) -> Result<()> {
     for part in PARTS {
-        let words = format!("{} --benchmarks filluniquerandom", words(lab.setting.records(ITEMS * part)));
+        let words = format!("{} --benchmarks filluniquerandom", words(lab.setting.records(ITEMS * part), MIB));
         for (series, layout) in LAYOUTS {
             let line =
                 lab.run_all(&format!("{words} {layout}"))?.pop().ok_or("there was nothing to measure")?;
@@ -77,11 +79,7 @@ fn reads(lab: &Lab<'_>, tell: &mut Tell<'_>, memory_part: f64) -> Result<()> {
     let mib = ((bytes as f64 * memory_part) as u64 >> 20).max(16);
     for part in PARTS {
         let records = lab.setting.records(ITEMS * part);
-        // The last word of its kind counts.
-        let words = format!(
-            "{} --memory {mib} {FOREVER} --direct-reads --benchmarks readrandom",
-            words(records).replace("--memory 64 ", "")
-        );
+        let words = format!("{} {FOREVER} --direct-reads --benchmarks readrandom", words(records, mib));
         for (series, layout) in LAYOUTS {
             let line =
                 lab.run_all(&format!("{words} {layout}"))?.pop().ok_or("there was nothing to measure")?;
@@ -141,7 +139,7 @@ fn latencies(lab: &Lab<'_>, tell: &mut Tell<'_>) -> Result<()> {
     let records = lab.setting.records(ITEMS);
     for (share, workload) in [(5, "mixget5"), (50, "mixget50"), (95, "mixget95")] {
         let words =
-            format!("{} {FOREVER} --layout trie --direct-reads --benchmarks {workload}", words(records));
+            format!("{} {FOREVER} --layout trie --direct-reads --benchmarks {workload}", words(records, MIB));
         let line = lab.run_all(&words)?.pop().ok_or("there was nothing to measure")?;
         for (series, name) in [("90 %", "p90_ns"), ("99 %", "p99_ns")] {
             let y = latency(&line, "get", name)? / 1e3;
@@ -157,10 +155,8 @@ fn bucket_reads(lab: &Lab<'_>, tell: &mut Tell<'_>) -> Result<()> {
         let records = lab.setting.records(ITEMS * part);
         // Room for filters of two bytes a key, of which an eighth of all memory is, and little for blocks.
         let mib = ((records * 2 * 10) >> 20).max(16);
-        let words = format!(
-            "{} --memory {mib} {FOREVER} --layout trie --direct-reads --benchmarks readrandom",
-            words(records).replace("--memory 64 ", "")
-        );
+        let words =
+            format!("{} {FOREVER} --layout trie --direct-reads --benchmarks readrandom", words(records, mib));
         let line = lab.run_all(&words)?.pop().ok_or("there was nothing to measure")?;
         let y = field(&line, "reads_per_operation")?;
         tell(Point { series: "reads of a get".into(), x: ITEMS * part, y, raw: line })?;

@@ -137,18 +137,7 @@ impl Candidate {
 
     /// The options of a keyspace, for what reads them.
     pub fn options(&self, memory_bytes: usize) -> KeyspaceOptions {
-        let usual = KeyspaceOptions::default();
-        KeyspaceOptions {
-            memory: self.memory,
-            layout: self.layout,
-            level_ratio: self.level_ratio,
-            level1_bytes: self.level1_bytes(memory_bytes),
-            memtable_bytes: Some(self.memtable_bytes(memory_bytes)),
-            filter_bits_per_key: self.filter_bits,
-            block_bytes: self.block_bytes,
-            table_bytes: self.table_bytes(memory_bytes),
-            ..usual
-        }
+        self.settings(&Settings { memory_bytes, ..Settings::default() }).keyspace_options()
     }
 
     /// Which of the memory components and layouts it has, whatever their numbers.

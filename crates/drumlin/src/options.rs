@@ -299,7 +299,7 @@ impl fmt::Display for Memory {
 }
 
 /// Checks a number against its limits.
-fn within(name: &str, value: usize, least: usize, most: usize) -> Result<()> {
+fn within<T: PartialOrd + fmt::Display>(name: &str, value: T, least: T, most: T) -> Result<()> {
     if (least..=most).contains(&value) {
         return Ok(());
     }
@@ -313,7 +313,7 @@ pub enum Layout {
     /// Overlapping tables at level 0, one sorted run per level below. Reads few runs; writes every entry about `level_ratio`
     /// times a level.
     Leveled,
-    /// Tiers of runs that lie over one another, each merged into one run of the next (sLSM §2.2). Writes every entry once a
+    /// Tiers of runs that lie over one another, each merged into one run of the next (sLSM §2.4). Writes every entry once a
     /// tier; reads all runs, and old versions take space until their run is merged.
     Tiered {
         /// Runs that a tier holds before they are merged (D), from 2 to 31. 8 in [`Layout::TIERED`].
@@ -417,7 +417,8 @@ pub enum FilterAllocation {
 }
 
 /// Options of one keyspace, stored with it. [`Db::keyspace`](crate::Db::keyspace) only compares the comparator of one that exists;
-/// [`Keyspace::set_options`](crate::Keyspace::set_options) changes all but the comparator and the log.
+/// [`Keyspace::set_options`](crate::Keyspace::set_options) changes all but
+/// the comparator, the log, and whether it is a trie, with its levels and its hash.
 #[derive(Clone, Debug)]
 pub struct KeyspaceOptions {
     /// Memory component. Default `TwoTier`.
@@ -500,21 +501,14 @@ impl KeyspaceOptions {
 
     /// Checks every field against its limits.
     pub fn validate(&self) -> Result<()> {
-        let within = |name: &str, value: f64, min: f64, max: f64| {
-            if (min..=max).contains(&value) {
-                Ok(())
-            } else {
-                Err(Error::invalid(format!("{name} is {value}, but must be from {min} to {max}")))
-            }
-        };
-        within("block_bytes", self.block_bytes as f64, 128.0, (1 << 20) as f64)?;
+        within("block_bytes", self.block_bytes, 128, 1 << 20)?;
         within("filter_bits_per_key", self.filter_bits_per_key, 0.0, 64.0)?;
-        within("table_bytes", self.table_bytes as f64, 1024.0, (1u64 << 32) as f64)?;
-        within("level0_tables", self.level0_tables as f64, 1.0, 1000.0)?;
-        within("level1_bytes", self.level1_bytes as f64, 1024.0, (1u64 << 50) as f64)?;
-        within("level_ratio", self.level_ratio as f64, 2.0, 1000.0)?;
+        within("table_bytes", self.table_bytes, 1024, 1 << 32)?;
+        within("level0_tables", self.level0_tables, 1, 1000)?;
+        within("level1_bytes", self.level1_bytes, 1024, 1 << 50)?;
+        within("level_ratio", self.level_ratio, 2, 1000)?;
         if let Some(bytes) = self.memtable_bytes {
-            within("memtable_bytes", bytes as f64, (64 << 10) as f64, (16u64 << 30) as f64)?;
+            within("memtable_bytes", bytes, 64 << 10, 16 << 30)?;
         }
         self.memory.validate()?;
         self.layout.validate()?;

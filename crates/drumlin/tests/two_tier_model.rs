@@ -71,8 +71,12 @@ enum Flaw {
     NoHelp,
     /// A scan does not settle.
     ScanDoesNotSettle,
-    /// A flush does not settle.
-    FlushDoesNotSettle,
+    /// A flush walks the list alone.
+    FlushTakesNoNotes,
+    /// What a mover has claimed is taken to be in the list by a flush.
+    FlushTakesFreshSlotsOnly,
+    /// A flush looks into the list before it takes notes.
+    FlushLooksIntoTheListFirst,
     /// The newest snapshot is read before the LSN is drawn.
     EarlyGate,
     /// No later write waits for a snapshot.
@@ -118,8 +122,13 @@ struct Generation {
 impl Generation {
     /// The newest version of a key in the list that is below a bound and is not passed over.
     fn listed(&self, key: u8, below: Lsn, passed: impl Fn(Version) -> bool) -> Option<Version> {
-        self.list.iter().rev().copied().find(|v| v.key == key && v.lsn < below && !passed(*v))
+        newest(&self.list, key, below, passed)
     }
+}
+
+/// The newest of a key's versions below a bound that is not passed over.
+fn newest(of: &BTreeSet<Version>, key: u8, below: Lsn, passed: impl Fn(Version) -> bool) -> Option<Version> {
+    of.iter().rev().copied().find(|v| v.key == key && v.lsn < below && !passed(*v))
 }
 
 /// What a thread does next.
@@ -158,6 +167,8 @@ enum Next {
     // Turning and flushing.
     Open,
     ListSnapshots,
+    HoldStart,
+    HoldNote,
     CopyToDisk,
     Install,
 }
@@ -185,6 +196,8 @@ struct Thread {
     end: u8,
     claimed_by_others: Vec<u8>,
     snapshots: Vec<Lsn>,
+    /// What a flush has met.
+    met: BTreeSet<Version>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -263,6 +276,7 @@ impl Program {
             end: 0,
             claimed_by_others: Vec::new(),
             snapshots: Vec::new(),
+            met: BTreeSet::new(),
         };
         let second = Generation { slots: vec![None; self.slots], ..Default::default() };
         let state = State {
@@ -363,7 +377,7 @@ impl State {
                     if !self.open || self.completed() < program.border() {
                         return None;
                     }
-                    if flaw == Flaw::FlushDoesNotSettle { Next::ListSnapshots } else { Next::SettleStart }
+                    Next::ListSnapshots
                 }
             },
 
@@ -660,12 +674,31 @@ impl State {
                     return None;
                 }
                 t.snapshots = self.registered.clone();
-                Next::CopyToDisk
+                if flaw == Flaw::FlushLooksIntoTheListFirst {
+                    t.met.extend(&self.generations[0].list);
+                }
+                if flaw == Flaw::FlushTakesNoNotes { Next::CopyToDisk } else { Next::HoldStart }
+            }
+            Next::HoldStart => {
+                let of = &self.generations[0];
+                (t.note, t.end) = (of.moved, of.notes.len() as u8);
+                if t.note == t.end { Next::CopyToDisk } else { Next::HoldNote }
+            }
+            Next::HoldNote => {
+                let of = &self.generations[0];
+                let slot = of.slots[of.notes[t.note as usize] as usize];
+                let takes = |phase| phase == Phase::Fresh || flaw != Flaw::FlushTakesFreshSlotsOnly;
+                t.met.extend(slot.filter(|(_, phase)| takes(*phase)).map(|(version, _)| version));
+                t.note += 1;
+                if t.note == t.end { Next::CopyToDisk } else { Next::HoldNote }
             }
             Next::CopyToDisk => {
+                if flaw != Flaw::FlushLooksIntoTheListFirst {
+                    t.met.extend(&self.generations[0].list);
+                }
                 for key in [X, Y] {
                     for below in t.snapshots.iter().copied().chain([Lsn::MAX]) {
-                        self.disk.extend(self.generations[0].listed(key, below, |_| false));
+                        self.disk.extend(newest(&t.met, key, below, |_| false));
                     }
                 }
                 Next::Install
@@ -759,7 +792,6 @@ fn self_version(operation: Operation, t: &Thread, number: usize) -> Version {
 
 fn after_settling(operation: Operation, t: &mut Thread) -> Next {
     match operation {
-        Flush => Next::ListSnapshots,
         Scan => Next::Walk,
         // Nothing to do: its one step more.
         _ => {
@@ -922,7 +954,12 @@ const PROGRAMS: &[(Program, &[Flaw])] = &[
     (program(&[&[Put(X), Get(X)], &[Put(X)], &[Settle]]), &[Flaw::ListFirst]),
     (
         Program { border: 1, ..program(&[&[Put(X), Put(X)], &[Turn, Flush], &[Scan]]) },
-        &[Flaw::FlushDoesNotSettle, Flaw::OldGeneration],
+        &[Flaw::FlushTakesNoNotes, Flaw::OldGeneration],
+    ),
+    // The get tells whether the flush has met what was settled beside it.
+    (
+        Program { border: 1, ..program(&[&[Put(X)], &[Turn, Flush, Get(Y)], &[Settle]]) },
+        &[Flaw::FlushTakesFreshSlotsOnly, Flaw::FlushLooksIntoTheListFirst],
     ),
     (Program { border: 1, ..program(&[&[Update(X)], &[Update(X)], &[Turn, Flush]]) }, &[]),
     (Program { border: 1, ..program(&[&[Batch], &[Put(X)], &[Turn, Flush], &[Get(X), Get(Y)]]) }, &[]),

@@ -52,19 +52,49 @@ impl<const WORDS: usize> Units<WORDS> {
         self.free.load(Ordering::Relaxed)
     }
 
-    /// Takes the first run of `count` from `from` on; where it begins. One caller at a time. O(units / count) at most.
+    /// Takes the first run of `count` from `from` on; where it begins. One caller at a time. O(words), or, of runs longer than a
+    /// word, O(units / count), at most.
     pub(super) fn take(&self, from: usize, count: usize) -> Option<usize> {
         if self.free() < count {
             return None;
         }
+        let at = if count <= WORD_UNITS { self.short_run(from, count) } else { self.long_run(from, count) }?;
+        self.set(at, at + count);
+        Some(at)
+    }
+
+    /// The first free run of `count`, no more than a word has, from `from` on. A full cache has few of them: each word is looked at
+    /// once, with the one behind it.
+    fn short_run(&self, from: usize, count: usize) -> Option<usize> {
+        let free = |word: usize| self.words.get(word).map_or(0, |taken| !taken.load(Ordering::Acquire));
+        let first = from / WORD_UNITS;
+        let mut here = free(first) & (u64::MAX << (from % WORD_UNITS));
+        for word in first..WORDS {
+            let behind = free(word + 1);
+            if here != 0 {
+                // A bit for each unit with which `length` free ones begin.
+                let mut begins = u128::from(behind) << WORD_UNITS | u128::from(here);
+                let mut length = 1;
+                while length < count {
+                    let more = length.min(count - length);
+                    begins &= begins >> more;
+                    length += more;
+                }
+                if begins as u64 != 0 {
+                    return Some(word * WORD_UNITS + begins.trailing_zeros() as usize);
+                }
+            }
+            here = behind;
+        }
+        None
+    }
+
+    fn long_run(&self, from: usize, count: usize) -> Option<usize> {
         let mut at = from;
         while at + count <= WORDS * WORD_UNITS {
             match self.last_taken(at, at + count) {
                 Some(taken) => at = taken + 1,
-                None => {
-                    self.set(at, at + count);
-                    return Some(at);
-                }
+                None => return Some(at),
             }
         }
         None

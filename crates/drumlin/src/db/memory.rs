@@ -66,6 +66,7 @@ pub(crate) struct Memory {
     pub jobs: Arc<Account>,
     /// Bytes that they may take.
     pub job_share: usize,
+    filter_share: usize,
     /// Bytes of flushed memtables that readers have held for a while.
     lent: AtomicUsize,
     window: Mutex<Window>,
@@ -122,6 +123,7 @@ impl Memory {
             shelf: Shelf::bounded(env.fs.clone(), reads, 3 * eighth, open_files_max),
             jobs: Arc::default(),
             job_share: eighth,
+            filter_share: (options.filter_bytes_max() / 3 * 2) as usize,
             lent: AtomicUsize::new(0),
             window: Mutex::default(),
             alarm_at: AtomicUsize::new(0),
@@ -220,7 +222,7 @@ impl Memory {
     /// ([`Options::filter_bytes_max`]), since inputs and outputs of a merge are open beside one another, and a table that is opened
     /// without its filter costs a read.
     pub fn filter_share(&self) -> usize {
-        self.job_share
+        self.filter_share
     }
 
     /// Bytes that one compaction may take, with so many threads: of two or more, one compacts nothing. A quarter is left for its

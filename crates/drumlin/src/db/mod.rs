@@ -227,15 +227,15 @@ impl Db {
     /// A serializable snapshot: consistent, but it may miss writes acknowledged a moment ago, this thread's own included.
     /// O(threads).
     ///
-    /// In a store that has a keyspace with [`Memory::TwoTier`](crate::Memory::TwoTier), the default, it sees what another snapshot
-    /// sees, scans' own included, if that is at most 4 MiB of log old; a later call may then see an older state than an earlier
+    /// In a store that has a keyspace with [`Memory::TwoTier`](crate::Memory::TwoTier), the default, or
+    /// [`Memory::Runs`](crate::Memory::Runs), it sees what another snapshot sees, scans' own included, if that is at most 4 MiB of log old; a later call may then see an older state than an earlier
     /// one. If there is none, it is a [`Db::snapshot`], and waits as that does.
     ///
     /// Where all keyspaces are [`Memory::Sorted`](crate::Memory::Sorted) it waits for nobody, and misses what came after the oldest
     /// write in flight; the store itself has one in flight while it fills up a segment of its log.
     ///
     /// # Errors
-    /// `Closed`; with `TwoTier` as [`Db::snapshot`].
+    /// `Closed`; with `TwoTier` or `Runs` as [`Db::snapshot`].
     pub fn snapshot_recent(&self) -> Result<Snapshot> {
         self.store.check_readable()?;
         let registration = self.store.sequencer.snapshot_recent()?;

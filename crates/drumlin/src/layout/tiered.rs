@@ -37,7 +37,7 @@
 //!
 //! Invariants: those of `plan`.
 //! Complexity: O(tables log tables) comparisons per pick.
-//! Concurrency: pure functions. Origin: sLSM §2.2 (runs, D, m, tombstones that end at a new deepest level); lazy leveling is
+//! Concurrency: pure functions. Origin: sLSM §2.4 (runs, D, m, tombstones that end at a new deepest level); lazy leveling is
 //! Dostoevsky's; the trie is LSM-trie's (§2.3). Tests: `tiered_tests.rs`.
 
 use std::ops::Range;

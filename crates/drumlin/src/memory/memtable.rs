@@ -1,7 +1,7 @@
 //! One generation of a keyspace's newest versions, sorted, in memory.
 //!
-//! Place: `db` writes to the newest memtable and reads all of them before the tables; a flush walks
-//! one with [`MemCursor`]. It calls `skiplist` for versions and `tombstone_set` for ranges.
+//! Place: `db` writes to the newest memtable and reads all of them before the tables; a scan walks
+//! one with [`MemCursor`], a flush with [`FlushCursor`]. It calls `skiplist` for versions and `tombstone_set` for ranges.
 //!
 //! Invariants:
 //! 1. A version once published is found by every later get, cursor and flush, for the memtable's life, or until a newer one of

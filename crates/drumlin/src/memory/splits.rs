@@ -8,7 +8,7 @@
 //!    one part.)
 //!
 //! Concurrency: never changed. Complexity: O(log parts), in one or two lines of cache.
-//! Origin: FloDB §4.1 cuts by the key's top bits; keys that begin alike are then in one part. DESIGN §2.4. Tests: below.
+//! Origin: FloDB §4.3 cuts by the key's top bits; keys that begin alike are then in one part. Tests: below.
 
 use crate::key::{Side, behind_prefix, key_prefix, shared_prefix};
 

@@ -34,7 +34,7 @@
 //! Linearization: a put when its unit is in the slot.
 //!
 //! Origin: FloDB §3.2, §4.2 and Algorithm 2. There entries are copied from tier to tier, get their sequence number on the
-//! way, and scans drain everything and start again when a writer was faster: DESIGN §2.1-§2.3 says why not here.
+//! way, and scans drain everything and start again when a writer was faster: docs/papers/flodb.md says why not here.
 //! Tests: `two_tier_tests`, `loom_tests`, tests/two_tier_model.rs, and all that `db` tests, under both memories.
 #![allow(unsafe_code)]
 

@@ -30,7 +30,8 @@ use crate::options::Compression;
 
 /// Bytes behind the body.
 pub(super) const TRAILER_BYTES: usize = 9;
-/// Longest block, in bytes: the largest value and its key fit with room to spare.
+/// Longest block that is compressed, in bytes: the largest value and its key fit with room to spare. One that is not is as long as the
+/// bytes that are stored of it.
 pub(super) const BLOCK_BYTES_MAX: usize = 1 << 30;
 /// Blocks beyond this are compressed only if their first part shrinks.
 const PROBE_BYTES: usize = 64 << 10;
@@ -238,10 +239,11 @@ pub(super) fn check_parts<'a>(
     // What the stored bytes can grow to: LZ4 adds 255 bytes for one, Zstandard 128 KiB for the four of a block.
     let is_possible = match compression {
         RAW => true,
+        _ if length > BLOCK_BYTES_MAX => false,
         LZ4 => length / 256 <= body.len(),
         _ => length / (32 << 10) <= body.len() && zstd_agrees(&body[4..], length),
     };
-    if length > BLOCK_BYTES_MAX || !is_possible {
+    if !is_possible {
         return Err(origin.corruption(format!("a block claims {length} bytes")));
     }
     Ok(Checked { body, compression, length, origin })
@@ -425,6 +427,15 @@ mod tests {
             let result = check(&bytes, origin(0)).and_then(|checked| checked.to_shared());
             assert!(result.is_err_and(|e| e.is_corruption()), "{length}");
         }
+    }
+
+    #[test]
+    fn whatever_is_written_is_read_however_long_it_is() {
+        let block = vec![0; BLOCK_BYTES_MAX + 1];
+        let mut encoder = FrameEncoder::new(Compression::Lz4);
+        let frame = encoder.encode(&block, 77, 0).expect("encodes");
+        let read = check_parts(frame.body, &frame.trailer, origin(0)).expect("it is what was written");
+        assert_eq!(read.length, block.len());
     }
 
     /// A right checksum is no proof of good will: 30 bytes that claim a gibibyte cost a gibibyte.

@@ -248,7 +248,7 @@ impl TableHandle {
         }
     }
 
-    /// The same of a hashed table: `key` is looked for where records lead from its home, then in the sorted part.
+    /// `search` of a hashed table: `key` is looked for where records lead from its home, then in the sorted part.
     #[cold]
     fn search_hashed(
         &self,
@@ -620,11 +620,8 @@ impl TableHandle {
 
     /// A block from the cache or the file, after a look that was counted.
     fn fetch(&self, resident: &Resident, place: Place, role: Role) -> Result<SharedBlock> {
-        {
-            let guard = crossbeam_epoch::pin();
-            if let Some(block) = self.shelf.cache.peek(self.meta.id.0, place.offset, &guard) {
-                return Ok(block.share());
-            }
+        if let Some(block) = self.peek(place) {
+            return Ok(block);
         }
         block_was_read();
         let block = match role {

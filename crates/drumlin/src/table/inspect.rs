@@ -467,7 +467,12 @@ impl Parts<'_> {
                 .push(format!("the range deletes: they lie in the order {:?}", properties.comparator));
             return Ok(());
         }
-        let decoded = tombstone_block::decode(&self.block, &*ours, self.contents.global_version);
+        let decoded = tombstone_block::decode(
+            &self.block,
+            properties.tombstone_form,
+            &*ours,
+            self.contents.global_version,
+        );
         report.tombstones = decoded
             .iter()
             .flat_map(|set| set.iter())

@@ -14,16 +14,18 @@ use crate::key::{KeyForm, KeyHash};
 use crate::table::TableMeta;
 use crate::table::hashed::{Cluster, Hashed};
 use crate::table::index::Place;
+use crate::table::tombstone_block::Form;
 
 const CONTENTS: u8 = 1;
 const COMPARATOR: u8 = 2;
 const INDEX: u8 = 3;
 const FILTER: u8 = 4;
-const TOMBSTONES: u8 = 5;
+const TOMBSTONE_PAIRS: u8 = 5;
 const BLOCK_BYTES: u8 = IGNORABLE | 6;
 const PLACED: u8 = 7;
 const HASHED: u8 = 8;
 const CLUSTER: u8 = 9;
+const TOMBSTONES: u8 = 10;
 
 /// The properties of a table, but for the counts and bounds of its contents: the manifest has those.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -40,6 +42,8 @@ pub(super) struct Properties {
     pub(super) filter_check: u64,
     /// The range tombstones.
     pub(super) tombstones: Option<Place>,
+    /// How they are written.
+    pub(super) tombstone_form: Form,
     /// The hash behind which its keys stand, with the check value of the store that wrote them; none if keys are bare.
     pub(super) placed: Option<(KeyHash, u64)>,
     /// Its buckets; none of a sorted table.
@@ -70,7 +74,8 @@ impl Properties {
             put_numbers(&mut out, FILTER, &[place.offset, place.bytes, self.filter_check]);
         }
         if let Some(place) = self.tombstones {
-            put_numbers(&mut out, TOMBSTONES, &[place.offset, place.bytes]);
+            let tag = if self.tombstone_form == Form::Pairs { TOMBSTONE_PAIRS } else { TOMBSTONES };
+            put_numbers(&mut out, tag, &[place.offset, place.bytes]);
         }
         put_numbers(&mut out, BLOCK_BYTES, &[self.block_bytes]);
         if let Some((hash, check)) = self.placed {
@@ -102,7 +107,10 @@ impl Properties {
                 COMPARATOR => found.comparator = field.take_text()?.to_owned(),
                 INDEX => (found.index, found.index_depth) = (Some(part(&mut field)?), field.varint()?),
                 FILTER => (found.filter, found.filter_check) = (Some(part(&mut field)?), field.varint()?),
-                TOMBSTONES => found.tombstones = Some(part(&mut field)?),
+                TOMBSTONES | TOMBSTONE_PAIRS => {
+                    found.tombstones = Some(part(&mut field)?);
+                    found.tombstone_form = if tag == TOMBSTONES { Form::Fragments } else { Form::Pairs };
+                }
                 BLOCK_BYTES => found.block_bytes = field.varint()?,
                 PLACED => {
                     let number = field.varint()?;

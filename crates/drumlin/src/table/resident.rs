@@ -181,7 +181,8 @@ impl Resident {
         }
         if let Some(place) = resident.properties.tombstones {
             let tombstones = block(place).and_then(|block| {
-                tombstone_block::decode(&block, &*options.comparator, meta.global_version)
+                let form = resident.properties.tombstone_form;
+                tombstone_block::decode(&block, form, &*options.comparator, meta.global_version)
                     .map_err(|_| malformed(place, "the range tombstones are malformed"))
             });
             if let Some(tombstones) = kept(tombstones, problem)? {

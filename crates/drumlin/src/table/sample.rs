@@ -7,7 +7,7 @@
 //!
 //! Error: with n keys below that one, a share of s is off by the root of s (1 - s) / n; n is [`KEYS_MAX`] where the tables are of
 //! like size and hold other keys.
-//! Concurrency: a value. Tests: below. Origin: the k minimum values of Bar-Yossef et al.; LSM-trie §2.3 samples the garbage of its
+//! Concurrency: a value. Tests: below. Origin: the k minimum values of Bar-Yossef et al.; LSM-trie §2.4.3 samples the garbage of its
 //! last level by reading.
 
 use std::collections::BinaryHeap;

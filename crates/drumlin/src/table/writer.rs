@@ -8,7 +8,7 @@
 //! 2. After a failed write nothing more is written: every later call fails too.
 //! 3. No block but one of a single entry exceeds `block_bytes`.
 //!
-//! The file, in order: buckets of a hashed table | data blocks | range tombstones | filter | records of the buckets | their bits |
+//! The file, in order: buckets of a hashed table | pages of filters in columns | data blocks | range tombstones | filter | records of the buckets | their bits |
 //! index blocks | index root | properties | footer. Buckets come first and are known last (`hashed::stage`): of a hashed
 //! table nothing is written before `finish`. Bytes: docs/formats/table.md. Tests: `table/tests/`.
 
@@ -446,13 +446,7 @@ impl TableWriter {
     /// Writes what was staged: buckets, and to blocks what no bucket takes. What the properties say of the buckets, their records,
     /// and the bits of those that have something elsewhere; `None` if the table is a sorted one.
     fn pour(&mut self, stage: &Stage) -> Result<Option<(Hashed, Vec<u8>, Vec<u8>)>> {
-        let mut stored = Vec::new();
-        let mut stored_key = |place: u64, key: &[u8]| {
-            stored.clear();
-            stored.extend_from_slice(&place.to_be_bytes());
-            stored.extend_from_slice(key);
-            std::mem::take(&mut stored)
-        };
+        let stored_key = |place: u64, key: &[u8]| [&place.to_be_bytes()[..], key].concat();
         let Some(poured) = stage.pour(self.contents.min_lsn, self.contents.max_lsn) else {
             self.write_cluster()?;
             for (place, Entry { key, lsn, kind, value }) in stage.entries() {

@@ -7,7 +7,8 @@
 //! Invariants:
 //! 1. Whatever decides where a key lies or whether it is there (memory, layout, comparator, logged)
 //!    has a required tag: an older build refuses the keyspace. Tuning has ignorable tags.
-//! 2. Every option is written, defaults too, so that a later change of a default changes no store.
+//! 2. Options are written, defaults too, so that a later change of a default changes no store; but for those that say themselves
+//!    that the engine chooses (`memtable_bytes` of `None`, `FilterAllocation::BySize`).
 //!
 //! Bytes: see docs/formats/manifest.md, "Keyspace options".
 

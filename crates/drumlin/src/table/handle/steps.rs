@@ -117,7 +117,7 @@ impl TableHandle {
     }
 
     /// A second look for a block, not counted as one.
-    fn peek(&self, place: Place) -> Option<SharedBlock> {
+    pub(super) fn peek(&self, place: Place) -> Option<SharedBlock> {
         let guard = crossbeam_epoch::pin();
         self.shelf.cache.peek(self.meta.id.0, place.offset, &guard).map(|block| block.share())
     }

@@ -8,7 +8,8 @@
 //! that was too full, and for which other one (`balance`, `record`); an *item* is a key with all its versions, which stay together.
 //!
 //! Parts: `shape` (which bucket), `balance` (where what is too much goes), `record`, `bucket` (the bytes), `stage` (entries before
-//! they are written), `gather` (entries in order again), `parts` (what an open table holds).
+//! they are written), `gather` (entries in order again), `parts` (what an open table holds), `cluster` (filters in
+//! columns), `paths` (how often each way of a get was taken).
 //!
 //! A get of a key that is there reads one bucket, if the records are in memory. It follows records from the key's home, reads
 //! where they end, and looks into the sorted part only if something of that home is there.

@@ -6,8 +6,10 @@ use crate::iter::{Cursor, RangeTombstone};
 
 /// With LZ4: only reading it is promised, since a compressor may change.
 const COMPRESSED: &[u8] = include_bytes!("../../../tests/fixtures/table-v1.tbl");
-/// Without compression: the writer must still write exactly these bytes.
-const RAW: &[u8] = include_bytes!("../../../tests/fixtures/table-v1-raw.tbl");
+/// Without compression, with range tombstones by pairs: what it is read from.
+const RAW_PAIRS: &[u8] = include_bytes!("../../../tests/fixtures/table-v1-raw.tbl");
+/// The same with range tombstones by fragments: the writer must still write exactly these bytes.
+const RAW: &[u8] = include_bytes!("../../../tests/fixtures/table-v1-raw-fragments.tbl");
 /// Of a hashed table, without compression, with a filter by lines: what it is read from.
 const HASHED_BY_LINES: &[u8] = include_bytes!("../../../tests/fixtures/hashed-table-v1.tbl");
 /// The same with a filter by groups of lines, as it is written now.
@@ -196,7 +198,7 @@ fn fixtures_are_written() {
     let compressions = [Compression::Lz4, Compression::None].map(fixture_options);
     let sorted = compressions.map(|options| (42, options, fixture_rows(), fixture_tombstones()));
     let hashed = (43, hashed_fixture_options(), hashed_fixture_rows(), Tombstones::EMPTY);
-    let names = ["table-v1.tbl", "table-v1-raw.tbl", "hashed-table-v1-groups.tbl"];
+    let names = ["table-v1.tbl", "table-v1-raw-fragments.tbl", "hashed-table-v1-groups.tbl"];
     let mut metas = Vec::new();
     for (name, (id, options, rows, tombstones)) in names.into_iter().zip(sorted.into_iter().chain([hashed])) {
         let fs = fs();
