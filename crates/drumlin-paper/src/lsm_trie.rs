@@ -51,7 +51,8 @@ fn growing(
     with_peers: bool,
 ) -> Result<()> {
     for part in PARTS {
-        let words = format!("{} --benchmarks filluniquerandom", words(lab.setting.records(ITEMS * part), MIB));
+        let words =
+            format!("{} --benchmarks filluniquerandom", words(lab.setting.records(ITEMS * part), MIB));
         for (series, layout) in LAYOUTS {
             let line =
                 lab.run_all(&format!("{words} {layout}"))?.pop().ok_or("there was nothing to measure")?;

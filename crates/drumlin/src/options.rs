@@ -299,7 +299,7 @@ impl fmt::Display for Memory {
 }
 
 /// Checks a number against its limits.
-fn within<T: PartialOrd + fmt::Display>(name: &str, value: T, least: T, most: T) -> Result<()> {
+fn within<T: Copy + PartialOrd + fmt::Display>(name: &str, value: T, least: T, most: T) -> Result<()> {
     if (least..=most).contains(&value) {
         return Ok(());
     }

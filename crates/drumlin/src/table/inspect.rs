@@ -458,7 +458,7 @@ impl Parts<'_> {
     }
 
     fn tombstones(&mut self, properties: &Properties, report: &mut TableReport) -> Result<()> {
-        let Some(place) = properties.tombstones else { return Ok(()) };
+        let Some((place, form)) = properties.tombstones else { return Ok(()) };
         report.tombstone_block = Some(self.part(place)?);
         let ours = bytewise();
         if properties.comparator != ours.name() {
@@ -467,12 +467,7 @@ impl Parts<'_> {
                 .push(format!("the range deletes: they lie in the order {:?}", properties.comparator));
             return Ok(());
         }
-        let decoded = tombstone_block::decode(
-            &self.block,
-            properties.tombstone_form,
-            &*ours,
-            self.contents.global_version,
-        );
+        let decoded = tombstone_block::decode(&self.block, form, &*ours, self.contents.global_version);
         report.tombstones = decoded
             .iter()
             .flat_map(|set| set.iter())

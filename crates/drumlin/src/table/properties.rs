@@ -40,10 +40,8 @@ pub(super) struct Properties {
     pub(super) filter: Option<Place>,
     /// The check value of the hasher that the filter was made with.
     pub(super) filter_check: u64,
-    /// The range tombstones.
-    pub(super) tombstones: Option<Place>,
-    /// How they are written.
-    pub(super) tombstone_form: Form,
+    /// The range tombstones, and how they are written.
+    pub(super) tombstones: Option<(Place, Form)>,
     /// The hash behind which its keys stand, with the check value of the store that wrote them; none if keys are bare.
     pub(super) placed: Option<(KeyHash, u64)>,
     /// Its buckets; none of a sorted table.
@@ -73,8 +71,8 @@ impl Properties {
         if let Some(place) = self.filter {
             put_numbers(&mut out, FILTER, &[place.offset, place.bytes, self.filter_check]);
         }
-        if let Some(place) = self.tombstones {
-            let tag = if self.tombstone_form == Form::Pairs { TOMBSTONE_PAIRS } else { TOMBSTONES };
+        if let Some((place, form)) = self.tombstones {
+            let tag = if form == Form::Pairs { TOMBSTONE_PAIRS } else { TOMBSTONES };
             put_numbers(&mut out, tag, &[place.offset, place.bytes]);
         }
         put_numbers(&mut out, BLOCK_BYTES, &[self.block_bytes]);
@@ -94,7 +92,11 @@ impl Properties {
     pub(super) fn parts(&self) -> impl Iterator<Item = Place> {
         let of_hashed = |part: fn(&Hashed) -> Option<Place>| self.hashed.as_ref().and_then(part);
         let hashed = [of_hashed(|hashed| hashed.records), of_hashed(|hashed| hashed.special)];
-        [self.tombstones, self.filter].into_iter().chain(hashed).chain([self.index]).flatten()
+        [self.tombstones.map(|(place, _)| place), self.filter]
+            .into_iter()
+            .chain(hashed)
+            .chain([self.index])
+            .flatten()
     }
 
     /// Reads the properties that lie at `place` of a file, and what they say that it holds.
@@ -107,10 +109,8 @@ impl Properties {
                 COMPARATOR => found.comparator = field.take_text()?.to_owned(),
                 INDEX => (found.index, found.index_depth) = (Some(part(&mut field)?), field.varint()?),
                 FILTER => (found.filter, found.filter_check) = (Some(part(&mut field)?), field.varint()?),
-                TOMBSTONES | TOMBSTONE_PAIRS => {
-                    found.tombstones = Some(part(&mut field)?);
-                    found.tombstone_form = if tag == TOMBSTONES { Form::Fragments } else { Form::Pairs };
-                }
+                TOMBSTONES => found.tombstones = Some((part(&mut field)?, Form::Fragments)),
+                TOMBSTONE_PAIRS => found.tombstones = Some((part(&mut field)?, Form::Pairs)),
                 BLOCK_BYTES => found.block_bytes = field.varint()?,
                 PLACED => {
                     let number = field.varint()?;

@@ -179,9 +179,8 @@ impl Resident {
             resident.filter = kept(filter, problem)?;
             resident.parts.filter = resident.filter.as_ref().map_or(0, Filter::heap_bytes);
         }
-        if let Some(place) = resident.properties.tombstones {
+        if let Some((place, form)) = resident.properties.tombstones {
             let tombstones = block(place).and_then(|block| {
-                let form = resident.properties.tombstone_form;
                 tombstone_block::decode(&block, form, &*options.comparator, meta.global_version)
                     .map_err(|_| malformed(place, "the range tombstones are malformed"))
             });

@@ -10,10 +10,9 @@ use crate::iter::Tombstones;
 use crate::key::{Comparator, Lsn};
 
 /// How a block is written.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Form {
     /// A fragment at a time.
-    #[default]
     Fragments,
     /// A fragment and an LSN at a time.
     Pairs,
@@ -211,7 +210,8 @@ mod tests {
             .map(|n| RangeTombstone { start: b"".to_vec(), end: key(n), lsn: Lsn(10 * n as u64 + 5) })
             .collect();
         let snapshots: Vec<_> = (0..100).map(|n| Lsn(10 * n)).collect();
-        let borrowed = all.iter().map(|t| RangeTombstone { start: &t.start[..], end: &t.end[..], lsn: t.lsn });
+        let borrowed =
+            all.iter().map(|t| RangeTombstone { start: &t.start[..], end: &t.end[..], lsn: t.lsn });
         let set = Tombstones::build(&Bytewise, borrowed.collect(), &Horizons::of_snapshots(snapshots));
         assert_eq!((set.fragments(), set.len()), (100, 5050), "each is seen by somebody");
         let bytes = encode(&set);

@@ -33,8 +33,9 @@ use crate::table::hashed::{
 use crate::table::index::{IndexBuilder, Place, separator};
 use crate::table::properties::{Properties, placed};
 use crate::table::sample::Sampler;
+use crate::table::tombstone_block::{self, Form};
 use crate::table::warm::Warm;
-use crate::table::{TableId, TableMeta, TableOptions, tombstone_block};
+use crate::table::{TableId, TableMeta, TableOptions};
 
 /// Bytes gathered before they are appended to the file.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -411,7 +412,7 @@ impl TableWriter {
         if !self.tombstones.is_empty() {
             let block = tombstone_block::encode(&self.tombstones);
             let frame = self.encoder.encode(&block, seed, self.out.offset)?;
-            properties.tombstones = Some(self.out.append_frame(&frame)?);
+            properties.tombstones = Some((self.out.append_frame(&frame)?, Form::Fragments));
         }
         if let Some(filter) = self.filter.take().filter(|filter| !filter.is_empty()) {
             let frame_offset = self.out.offset;
