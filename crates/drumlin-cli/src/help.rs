@@ -135,7 +135,7 @@ update, put if absent, delete; keys are uniform, zipfian, latest or sequence; it
 
 With --json, a line a trial, {\"candidate\",\"size\",\"predicted_rate\",\"rate\",\"table_write_amplification\"}, then \
 {\"choice\":{\"candidate\",\"measured\":{...}},\"usual\":{...},\"doubtful\":{...},\"candidates\",\"rust\",\"arguments\",\"bench\"}; with --grid then \
-{\"grid\":[{\"candidate\",\"rate\"},...],\"choice_of_best\"}.";
+{\"grid\":[{\"candidate\",\"rate\"},...],\"others\":[...],\"choice_of_best\"}.";
 
 pub const SIMULATE: &str = "\
 Examples:

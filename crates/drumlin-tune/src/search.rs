@@ -5,7 +5,9 @@
 //! 1. All candidates are predicted at full size. Two dozen, or as many as there is time for, are measured small: the best of each
 //!    memory component and layout, then ever sparser down the list, as neighbours differ by less than a trial tells.
 //! 2. Of those measured the best third goes on, at four times the size, until it is the full one; there the last few are left.
-//! 3. What was measured of a candidate, beside what was predicted of it at that size, scales what is predicted of it at the next.
+//! 3. A prediction is the model's, by how a candidate stood in earlier trials beside what the model says, the others likewise, and by how
+//!    fast *the others* are in the same trials: the model's prices are those of one machine, and a machine is slow for minutes and
+//!    then fast again. Nothing measured of a candidate at a size goes into what is predicted of it there.
 //! 4. The usual options take part to the end, and are the choice unless another is faster beyond what trials of the same differ by:
 //!    its slowest beats their fastest. Nobody is told to change what need not be changed.
 
@@ -26,8 +28,9 @@ const FIRST_MAX: usize = 24;
 const LAST: usize = 3;
 /// How often they are measured: of two that are the same, all trials of one are faster than all of the other once in twenty times.
 const LAST_ROUNDS: usize = 3;
-/// How often a grid is.
-const GRID_ROUNDS: usize = 2;
+/// Of a grid, so many are measured again, so often, in turns: the best of twenty that were measured once is the luckiest.
+const GRID_LAST: usize = 5;
+const GRID_ROUNDS: usize = 3;
 /// So many times as large is each next size, and one of so many candidates comes to it.
 const GROWTH: f64 = 4.0;
 const STAY_OF: f64 = 3.0;
@@ -53,6 +56,16 @@ pub struct Predicted {
     pub rate: f64,
     /// What was measured, at the size last measured.
     pub measured: Option<Measured>,
+    /// How it stood in each trial, beside the model and the others: 1 is as the median did.
+    stood: Vec<f64>,
+}
+
+impl Predicted {
+    /// How it stood, in the geometric mean.
+    fn standing(&self) -> f64 {
+        let sum: f64 = self.stood.iter().map(|stood| stood.ln()).sum();
+        (sum / self.stood.len().max(1) as f64).exp()
+    }
 }
 
 /// What was measured of a candidate.
@@ -60,7 +73,7 @@ pub struct Predicted {
 pub struct Measured {
     /// The size, as a part of the full one.
     pub size: f64,
-    /// Operations a second that were predicted before, with what had been measured by then.
+    /// Operations a second that were predicted, by the model, what was measured of it before, and what is measured of others beside it.
     pub predicted: f64,
     /// The same by the model alone.
     pub modelled: f64,
@@ -114,7 +127,6 @@ pub fn run(wanted: &Wanted, time: Duration, directory: &Path, watch: &mut dyn Wa
     let usual = all.iter().position(|p| p.candidate == Candidate::default());
     let usual = usual.ok_or("the usual options are not among the candidates")?;
     let mut left = first(&all, of_stage, &wanted.scaled(smallest));
-    let mut factors = Vec::new();
     for stage in 1..=stages {
         let size = if stage == stages { 1.0 } else { smallest * GROWTH.powi(stage as i32 - 1) };
         if stage == stages {
@@ -129,39 +141,40 @@ pub fn run(wanted: &Wanted, time: Duration, directory: &Path, watch: &mut dyn Wa
         let fill = scaled.records as f64 / FILL_RATE;
         let seconds = (of_stage / (left.len() * rounds) as f64 - fill).clamp(SECONDS_MIN, SECONDS_MAX);
         watch.stage(left.len(), size, Duration::from_secs_f64(seconds))?;
-        let mut predictions = Vec::new();
+        let mut modelled = Vec::new();
         for &place in &left {
-            predictions.push(prediction(&mut model, wanted, &scaled, &all[place])?);
+            modelled.push(model.cost(&all[place].candidate, &scaled)?.rate(&scaled));
         }
         let mut outcomes = vec![Vec::new(); left.len()];
-        for round in 1..=rounds {
-            for (number, &place) in left.iter().enumerate() {
+        for _ in 0..rounds {
+            for (outcomes, &place) in outcomes.iter_mut().zip(&left) {
                 let candidate = all[place].candidate;
                 let time = Duration::from_secs_f64(seconds);
                 let mut run = |progress: &Progress| {
                     trial::run(&candidate, &scaled, time, &directory.join("store"), progress)
                 };
-                outcomes[number].push(watch.trial(&candidate.to_string(), &mut run)?);
-                if round < rounds {
-                    continue;
-                }
-                let known = all[place].measured.is_some();
-                // Of one that was never measured, others tell how far off the model is on this machine.
-                let predicted = predictions[number] * if known { 1.0 } else { median(&factors) };
-                let modelled = model.cost(&candidate, &scaled)?.rate(&scaled);
-                let rates = || outcomes[number].iter().map(|outcome| outcome.rate);
-                let measured = Measured {
-                    size,
-                    predicted,
-                    modelled,
-                    outcome: mean(&outcomes[number]),
-                    slowest: rates().fold(f64::INFINITY, f64::min),
-                    fastest: rates().fold(0.0, f64::max),
-                };
-                factors.push(measured.outcome.rate / modelled);
-                watch.measured(&candidate, &measured)?;
-                all[place].measured = Some(measured);
+                outcomes.push(watch.trial(&candidate.to_string(), &mut run)?);
             }
+        }
+        let standings: Vec<f64> = left.iter().map(|&place| all[place].standing()).collect();
+        let outcomes: Vec<(Outcome, Vec<Outcome>)> = outcomes.into_iter().map(|of| (mean(&of), of)).collect();
+        let off: Vec<f64> =
+            outcomes.iter().zip(&modelled).map(|((of, _), modelled)| of.rate / modelled).collect();
+        for (number, (&place, (outcome, trials))) in left.iter().zip(&outcomes).enumerate() {
+            let of_others = (0..off.len()).filter(|&other| other != number);
+            let pace = median(&of_others.map(|other| off[other] / standings[other]).collect::<Vec<_>>());
+            let rates = || trials.iter().map(|trial| trial.rate);
+            let measured = Measured {
+                size,
+                predicted: modelled[number] * standings[number] * pace,
+                modelled: modelled[number],
+                outcome: *outcome,
+                slowest: rates().fold(f64::INFINITY, f64::min),
+                fastest: rates().fold(0.0, f64::max),
+            };
+            watch.measured(&all[place].candidate, &measured)?;
+            all[place].measured = Some(measured);
+            all[place].stood.push(off[number] / median(&off));
         }
         left.sort_by(|&a, &b| rate(&all[b]).total_cmp(&rate(&all[a])));
         left.truncate(((left.len() as f64 / STAY_OF).ceil() as usize).max(LAST));
@@ -183,36 +196,47 @@ pub fn run(wanted: &Wanted, time: Duration, directory: &Path, watch: &mut dyn Wa
     Ok(Choice { best, usual, doubtful, all })
 }
 
-/// A small grid, and the choice, all measured at full size for so many seconds each, in turns: to see what a search of everything
-/// would have found. Each candidate with the mean of its trials.
+/// What a search of everything would have found.
+#[derive(Clone, Debug)]
+pub struct Grid {
+    /// The choice, then the best of a small grid; with the means of the trials in which they were measured in turns.
+    pub last: Vec<(Candidate, Outcome)>,
+    /// The others of the grid, as they were measured before that.
+    pub others: Vec<(Candidate, Outcome)>,
+}
+
+/// Measures a small grid at full size for so many seconds each, then the best of it beside the choice.
 pub fn grid(
     wanted: &Wanted,
     choice: &Choice,
     time: Duration,
     directory: &Path,
     watch: &mut dyn Watch,
-) -> Result<Vec<(Candidate, Outcome)>> {
-    let mut all = vec![choice.best.candidate];
-    let others = Candidate::grid(wanted.unordered).into_iter().filter(|candidate| *candidate != all[0]);
-    all = all.iter().copied().chain(others).collect();
+) -> Result<Grid> {
+    let mut all = Candidate::grid(wanted.unordered);
+    all.retain(|candidate| *candidate != choice.best.candidate);
+    let trial = |candidate: &Candidate, watch: &mut dyn Watch| {
+        let mut run =
+            |progress: &Progress| trial::run(candidate, wanted, time, &directory.join("store"), progress);
+        watch.trial(&candidate.to_string(), &mut run)
+    };
     watch.stage(all.len(), 1.0, time)?;
-    let mut outcomes = vec![Vec::new(); all.len()];
+    let mut others = Vec::new();
+    for candidate in all {
+        others.push((candidate, trial(&candidate, watch)?));
+    }
+    others.sort_by(|(_, a), (_, b)| b.rate.total_cmp(&a.rate));
+    let best = others.drain(..GRID_LAST.min(others.len())).map(|(candidate, _)| candidate);
+    let last: Vec<Candidate> = std::iter::once(choice.best.candidate).chain(best).collect();
+    watch.stage(last.len(), 1.0, time)?;
+    let mut outcomes = vec![Vec::new(); last.len()];
     for _ in 0..GRID_ROUNDS {
-        for (candidate, outcomes) in all.iter().zip(&mut outcomes) {
-            let mut run =
-                |progress: &Progress| trial::run(candidate, wanted, time, &directory.join("store"), progress);
-            outcomes.push(watch.trial(&candidate.to_string(), &mut run)?);
+        for (candidate, outcomes) in last.iter().zip(&mut outcomes) {
+            outcomes.push(trial(candidate, watch)?);
         }
     }
-    Ok(all.into_iter().zip(outcomes.iter().map(|outcomes| mean(outcomes))).collect())
-}
-
-/// Operations a second at a size, by the model and by what was measured of the candidate at another.
-fn prediction(model: &mut Model, wanted: &Wanted, scaled: &Wanted, of: &Predicted) -> Result<f64> {
-    let now = model.cost(&of.candidate, scaled)?.rate(scaled);
-    let Some(before) = of.measured else { return Ok(now) };
-    let then = wanted.scaled(before.size);
-    Ok(now * before.outcome.rate / model.cost(&of.candidate, &then)?.rate(&then))
+    let last = last.into_iter().zip(outcomes.iter().map(|outcomes| mean(outcomes))).collect();
+    Ok(Grid { last, others })
 }
 
 fn mean(outcomes: &[Outcome]) -> Outcome {
@@ -241,7 +265,13 @@ fn predict(model: &mut Model, wanted: &Wanted, watch: &mut dyn Watch) -> Result<
     for (done, candidate) in candidates.iter().enumerate() {
         watch.predicted(done)?;
         let cost = model.cost(candidate, wanted)?;
-        all.push(Predicted { candidate: *candidate, cost, rate: cost.rate(wanted), measured: None });
+        all.push(Predicted {
+            candidate: *candidate,
+            cost,
+            rate: cost.rate(wanted),
+            measured: None,
+            stood: Vec::new(),
+        });
     }
     all.sort_by(|a, b| b.rate.total_cmp(&a.rate));
     Ok(all)

@@ -12,7 +12,7 @@ use drumlin_bench::drive::Progress;
 use drumlin_bench::engine;
 use drumlin_bench::store::Settings;
 use drumlin_tune::candidate::Candidate;
-use drumlin_tune::search::{self, Choice, Measured, Predicted};
+use drumlin_tune::search::{self, Choice, Grid, Measured, Predicted};
 use drumlin_tune::trial::Outcome;
 use drumlin_tune::wanted::{self, Wanted};
 use drumlin_tune::{paste, picture};
@@ -258,21 +258,26 @@ fn tell(args: &Args, out: &mut Output, wanted: &Wanted, choice: &Choice) -> Resu
 }
 
 /// All that was measured without asking, the best first, and where the choice stands.
-fn tell_grid(args: &Args, out: &mut Output, grid: &[(Candidate, Outcome)]) -> Result<()> {
-    let Some((choice, chosen)) = grid.first() else { return Ok(()) };
-    let mut sorted = grid.to_vec();
+fn tell_grid(args: &Args, out: &mut Output, grid: &Grid) -> Result<()> {
+    let Some((choice, chosen)) = grid.last.first() else { return Ok(()) };
+    let mut sorted = grid.last.clone();
     sorted.sort_by(|(_, a), (_, b)| b.rate.total_cmp(&a.rate));
     let of_best = chosen.rate / sorted[0].1.rate;
     if args.json {
-        let rows =
-            sorted.iter().map(|(of, outcome)| json!({"candidate": of.to_string(), "rate": outcome.rate}));
-        return out.line(json!({"grid": rows.collect::<Value>(), "choice_of_best": of_best}));
+        let rows = |of: &[(Candidate, Outcome)]| -> Value {
+            of.iter()
+                .map(|(of, outcome)| json!({"candidate": of.to_string(), "rate": outcome.rate}))
+                .collect()
+        };
+        return out.line(json!({
+            "grid": rows(&sorted), "others": rows(&grid.others), "choice_of_best": of_best,
+        }));
     }
     out.line(format_args!(
-        "\nThe choice beside a grid, at full size, in turns: {:.2} of the best.\n",
+        "\nThe choice beside the best of a grid, at full size, in turns: {:.2} of the best; then the others, measured once.\n",
         of_best
     ))?;
-    for (of, outcome) in &sorted {
+    for (of, outcome) in sorted.iter().chain(&grid.others) {
         let mark = if of == choice { "  the choice" } else { "" };
         let said = of.to_string();
         out.line(format_args!("{said:60} {:>12} {:>8}{mark}", count(outcome.rate as u64), written(outcome)))?;

@@ -250,7 +250,7 @@ pub const MEASUREMENTS: &[Measurement] = &[
         shows: "what the tuner chose, beside a grid",
         minutes: 45,
         program: Tune,
-        with: "--num 2000000 --memory 128 --minutes 4 --grid 5",
+        with: "--num 2000000 --memory 128 --minutes 4 --grid 4",
         runs: &[
             "--workload mixget30",
             "--workload ycsbb",
