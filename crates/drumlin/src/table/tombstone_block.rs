@@ -189,7 +189,7 @@ mod tests {
         };
         let first = fragment(4, &["b", "d"], &[9, 7]);
         for (what, second) in [
-            ("nothing before it to touch", vec![fragment(3, &["d"], &[1]), first.clone()]),
+            ("nothing before it to touch", vec![fragment(3, &["a"], &[1]), first.clone()]),
             ("no LSN", vec![first.clone(), fragment(1, &["e"], &[])]),
             ("LSNs that grow", vec![first.clone(), fragment(5, &["e"], &[7, 9])]),
             ("an end before its start", vec![first.clone(), fragment(3, &["c"], &[1])]),
