@@ -59,7 +59,8 @@ fn what_needs_no_order_may_be_a_trie() {
         assert_eq!(said.code, Some(0), "{said:?}");
         let grid: Value = serde_json::from_str(said.text().lines().last().expect("a grid")).expect("JSON");
         let of = |one: &Value| one["candidate"].as_str().expect("text").to_string();
-        grid["grid"].as_array().expect("a grid").iter().map(of).collect::<Vec<_>>()
+        let rows = |name: &str| grid[name].as_array().expect("rows").iter().map(of).collect::<Vec<_>>();
+        [rows("grid"), rows("others")].concat()
     };
     let tries = |all: &[String]| all.iter().filter(|of| of.contains("trie 8x5")).count();
     assert!(tries(&candidates(&["--unordered"])) >= 4);
