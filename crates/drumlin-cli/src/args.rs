@@ -423,7 +423,7 @@ pub struct Tune {
     /// No order is needed: tries are candidates, too (not for workloads that scan)
     #[arg(long)]
     pub unordered: bool,
-    /// Then measure a grid of 18 candidates (22 with --unordered) at full size, too, this long each, twice, to see how near to its best the choice is
+    /// Then measure a grid of 18 candidates (22 with --unordered) at full size, too, this long each, and the best of it again, to see how near to its best the choice is
     #[arg(long, value_name = "SECONDS")]
     pub grid: Option<f64>,
     /// Draw what reads cost beside what writes cost, of all candidates, into this file

@@ -126,7 +126,7 @@ Examples:
 
 Looks at some 2,500 sets of options (with --unordered some 240 more, of tries): memory component and its runs, layout and its runs, ratio of levels, size of \
 memtables, filter bits, size of blocks. Each is predicted by what its layout comes to, which is simulated; 24 at most, the \
-best of each memory and layout and then ever sparser down the list, are measured on stores that are a sixteenth as large, the best of these on larger ones, the last three and the usual options at \
+best of each memory and layout and then ever sparser down the list, are measured on stores that are a sixteenth as large, the best of these on larger ones, each twice, there and back, the last three and the usual options at \
 full size, three times in turns: what does not beat the usual options by more than trials differ by is not chosen. Stores are made in a directory of their own under --db, or where temporary files go, and removed.
 
 A file describes a workload in JSON: {\"mix\": {\"put\": 0.3, \"get\": 0.6, \"get absent\": 0.05, \"scan\": 0.05}, \"keys\": \

@@ -225,7 +225,6 @@ pub fn grid(
             |progress: &Progress| trial::run(candidate, wanted, time, &directory.join("store"), progress);
         watch.trial(&candidate.to_string(), &mut run)
     };
-    watch.stage(all.len(), 1.0, time)?;
     let mut others = Vec::new();
     for candidate in all {
         others.push((candidate, trial(&candidate, watch)?));
@@ -233,7 +232,6 @@ pub fn grid(
     others.sort_by(|(_, a), (_, b)| b.rate.total_cmp(&a.rate));
     let best = others.drain(..GRID_LAST.min(others.len())).map(|(candidate, _)| candidate);
     let last: Vec<Candidate> = std::iter::once(choice.best.candidate).chain(best).collect();
-    watch.stage(last.len(), 1.0, time)?;
     let mut outcomes = vec![Vec::new(); last.len()];
     for _ in 0..GRID_ROUNDS {
         for (candidate, outcomes) in last.iter().zip(&mut outcomes) {

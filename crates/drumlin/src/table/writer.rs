@@ -8,8 +8,8 @@
 //! 2. After a failed write nothing more is written: every later call fails too.
 //! 3. No block but one of a single entry exceeds `block_bytes`.
 //!
-//! The file, in order: buckets of a hashed table | pages of filters in columns | data blocks | range tombstones | filter | records of the buckets | their bits |
-//! index blocks | index root | properties | footer. Buckets come first and are known last (`hashed::stage`): of a hashed
+//! The file, in order: buckets of a hashed table | pages of filters in columns | data blocks | range tombstones | filter |
+//! records of the buckets | their bits | index blocks | index root | properties | footer. Buckets come first and are known last (`hashed::stage`): of a hashed
 //! table nothing is written before `finish`. Bytes: docs/formats/table.md. Tests: `table/tests/`.
 
 use std::path::PathBuf;
