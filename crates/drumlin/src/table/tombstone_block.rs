@@ -44,12 +44,13 @@ pub(super) fn decode(
     version: Option<Lsn>,
 ) -> Result<Tombstones, Malformed> {
     let mut bytes = Decoder::new(bytes);
-    let mut set = Tombstones::EMPTY;
     let count = bytes.varint()?;
+    let mut set = Set { found: Tombstones::EMPTY, end: None, comparator, version };
     match form {
-        Form::Fragments => read_fragments(&mut bytes, count, comparator, version, &mut set)?,
-        Form::Pairs => read_pairs(&mut bytes, count, comparator, version, &mut set)?,
+        Form::Fragments => read_fragments(&mut bytes, count, &mut set)?,
+        Form::Pairs => read_pairs(&mut bytes, count, &mut set)?,
     }
+    let mut set = set.found;
     set.shrink();
     let written = if form == Form::Pairs { set.len() } else { set.fragments() };
     // Given one version, fragments may merge; as written, each must be one of the set.
@@ -57,77 +58,58 @@ pub(super) fn decode(
     if whole { Ok(set) } else { Err(Malformed) }
 }
 
-fn read_fragments(
-    bytes: &mut Decoder<'_>,
-    count: u64,
-    comparator: &dyn Comparator,
+/// A set that is being read.
+struct Set<'a> {
+    found: Tombstones,
+    /// Where the fragment before ends.
+    end: Option<&'a [u8]>,
+    comparator: &'a dyn Comparator,
     version: Option<Lsn>,
-    set: &mut Tombstones,
-) -> Result<(), Malformed> {
-    let mut before: Option<&[u8]> = None;
+}
+
+impl<'a> Set<'a> {
+    /// Adds a fragment, if it is one, and may lie behind the one before.
+    fn push(&mut self, start: &'a [u8], end: &'a [u8], lsns: &[Lsn]) -> Result<(), Malformed> {
+        let follows = self.end.is_none_or(|before| self.comparator.compare(before, start).is_le());
+        let falls = !lsns.is_empty() && lsns.windows(2).all(|pair| pair[0] > pair[1]);
+        if !follows || !falls || self.comparator.compare(start, end).is_ge() {
+            return Err(Malformed);
+        }
+        self.end = Some(end);
+        self.found.push(start, end, self.version.as_ref().map_or(lsns, std::slice::from_ref));
+        Ok(())
+    }
+}
+
+fn read_fragments<'a>(bytes: &mut Decoder<'a>, count: u64, set: &mut Set<'a>) -> Result<(), Malformed> {
     let mut lsns = Vec::new();
     for _ in 0..count {
         let number = bytes.varint()?;
-        let start = if number & 1 == 1 { before.ok_or(Malformed)? } else { bytes.bytes()? };
+        let start = if number & 1 == 1 { set.end.ok_or(Malformed)? } else { bytes.bytes()? };
         let end = bytes.bytes()?;
         lsns.clear();
         for _ in 0..number >> 1 {
-            let lsn = Lsn(bytes.varint()?);
-            if lsns.last().is_some_and(|&newer| newer <= lsn) {
-                return Err(Malformed);
-            }
-            lsns.push(lsn);
+            lsns.push(Lsn(bytes.varint()?));
         }
-        let follows = before.is_none_or(|before| comparator.compare(before, start).is_le());
-        if lsns.is_empty() || !follows || comparator.compare(start, end).is_ge() {
-            return Err(Malformed);
-        }
-        push(set, Some((start, end)), &lsns, version);
-        before = Some(end);
+        set.push(start, end, &lsns)?;
     }
     Ok(())
 }
 
-fn read_pairs(
-    bytes: &mut Decoder<'_>,
-    count: u64,
-    comparator: &dyn Comparator,
-    version: Option<Lsn>,
-    set: &mut Tombstones,
-) -> Result<(), Malformed> {
+fn read_pairs<'a>(bytes: &mut Decoder<'a>, count: u64, set: &mut Set<'a>) -> Result<(), Malformed> {
     // The fragment being read; it is whole when the next one begins.
     let mut open: Option<(&[u8], &[u8])> = None;
-    let mut lsns: Vec<Lsn> = Vec::new();
+    let mut lsns = Vec::new();
     for _ in 0..count {
-        let start = bytes.bytes()?;
-        let end = bytes.bytes()?;
-        let lsn = Lsn(bytes.varint()?);
-        if open == Some((start, end)) {
-            if lsns.last().is_some_and(|&newer| newer <= lsn) {
-                return Err(Malformed);
-            }
-        } else {
-            let follows = open.is_none_or(|(_, before)| comparator.compare(before, start).is_le());
-            if !follows || comparator.compare(start, end).is_ge() {
-                return Err(Malformed);
-            }
-            push(set, open, &lsns, version);
-            open = Some((start, end));
+        let fragment = (bytes.bytes()?, bytes.bytes()?);
+        if let Some((start, end)) = open.filter(|open| *open != fragment) {
+            set.push(start, end, &lsns)?;
             lsns.clear();
         }
-        lsns.push(lsn);
+        open = Some(fragment);
+        lsns.push(Lsn(bytes.varint()?));
     }
-    push(set, open, &lsns, version);
-    Ok(())
-}
-
-fn push(set: &mut Tombstones, fragment: Option<(&[u8], &[u8])>, lsns: &[Lsn], version: Option<Lsn>) {
-    if let Some((start, end)) = fragment {
-        match &version {
-            Some(version) => set.push(start, end, std::slice::from_ref(version)),
-            None => set.push(start, end, lsns),
-        }
-    }
+    open.map_or(Ok(()), |(start, end)| set.push(start, end, &lsns))
 }
 
 #[cfg(test)]
