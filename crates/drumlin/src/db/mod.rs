@@ -228,8 +228,9 @@ impl Db {
     /// O(threads).
     ///
     /// In a store that has a keyspace with [`Memory::TwoTier`](crate::Memory::TwoTier), the default, or
-    /// [`Memory::Runs`](crate::Memory::Runs), it sees what another snapshot sees, scans' own included, if that is at most 4 MiB of log old; a later call may then see an older state than an earlier
-    /// one. If there is none, it is a [`Db::snapshot`], and waits as that does.
+    /// [`Memory::Runs`](crate::Memory::Runs), it sees what another snapshot sees, scans' own included, if that is at most 4 MiB of log
+    /// old; a later call may then see an older state than an earlier one. If there is none, it is a [`Db::snapshot`], and waits as that
+    /// does.
     ///
     /// Where all keyspaces are [`Memory::Sorted`](crate::Memory::Sorted) it waits for nobody, and misses what came after the oldest
     /// write in flight; the store itself has one in flight while it fills up a segment of its log.

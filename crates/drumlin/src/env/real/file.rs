@@ -50,9 +50,7 @@ impl RealWritable {
         let file = file.map_err(|e| Error::io("create", path, e))?;
         Ok(RealWritable { file, path: path.to_path_buf(), bytes: 0, begun: 0, failed: None })
     }
-}
 
-impl RealWritable {
     /// Has the system begin to write out the whole pages that were appended since the last time. What fails then is told by the sync, as if
     /// that had failed: a file system need not remember it.
     fn begin_to_write_out(&mut self) {
