@@ -3,7 +3,8 @@
 //! Place: a store hands them out, `drive` reads them; so the raw rate is measured of the same files, in the same mode, by as many
 //! threads and in the same minutes as the gets beside it.
 //!
-//! 1. A read is of one whole page at a multiple of its size, by one call of the file system.
+//! 1. A read is of whole pages at multiples of their size, of one or of several that are asked for together, by one call of the
+//!    file system.
 //! 2. Every whole page of the files that are read is as likely as any other.
 //! 3. A file stays open, so that it can be read though its table is merged and removed meanwhile.
 //!
@@ -13,7 +14,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use drumlin::env::{FileSystem, ReadMode, ReadableFile};
+use drumlin::env::{FileSystem, ReadMode, ReadRequest, ReadableFile};
 
 use crate::engine::Result;
 
@@ -24,8 +25,12 @@ const FILES_MAX: usize = 512;
 /// How the names of table files end.
 const TABLE: &str = ".tbl";
 
+/// A page, by its number among all.
+pub type Page = (u64, [u8; PAGE_BYTES]);
+
 /// See the module.
 pub struct Blocks {
+    system: Arc<dyn FileSystem>,
     /// Each with the number of the first page that is not its own.
     files: Vec<(Arc<dyn ReadableFile>, u64)>,
 }
@@ -35,7 +40,7 @@ impl Blocks {
     ///
     /// # Errors
     /// If a file cannot be opened, or no table has a whole page.
-    pub fn open(system: &dyn FileSystem, directory: &Path, mode: ReadMode) -> Result<Blocks> {
+    pub fn open(system: Arc<dyn FileSystem>, directory: &Path, mode: ReadMode) -> Result<Blocks> {
         let mut tables = system.list(directory)?;
         tables
             .retain(|entry| !entry.is_dir && entry.name.ends_with(TABLE) && entry.bytes >= PAGE_BYTES as u64);
@@ -52,7 +57,7 @@ impl Blocks {
         }
         match files.is_empty() {
             true => Err("there is no table with a page to read".into()),
-            false => Ok(Blocks { files }),
+            false => Ok(Blocks { system, files }),
         }
     }
 
@@ -61,12 +66,21 @@ impl Blocks {
         self.files.last().map_or(0, |(_, end)| *end)
     }
 
-    /// Reads page `number` of all, below [`count`](Blocks::count).
+    /// Reads the pages whose numbers stand there, below [`count`](Blocks::count).
     #[inline]
-    pub fn read(&self, number: u64, page: &mut [u8; PAGE_BYTES]) -> Result<()> {
-        let at = self.files.partition_point(|(_, end)| *end <= number);
+    pub fn read(&self, pages: &mut [Page]) -> Result<()> {
+        if let [only] = pages {
+            let ReadRequest { file, offset, buffer } = self.request(only);
+            return Ok(file.read_exact_at(buffer, offset)?);
+        }
+        let mut requests: Vec<_> = pages.iter_mut().map(|page| self.request(page)).collect();
+        Ok(self.system.read_many(&mut requests).into_iter().collect::<drumlin::Result<()>>()?)
+    }
+
+    fn request<'a>(&'a self, (number, page): &'a mut Page) -> ReadRequest<'a> {
+        let at = self.files.partition_point(|(_, end)| *end <= *number);
         let first = at.checked_sub(1).map_or(0, |before| self.files[before].1);
-        Ok(self.files[at].0.read_exact_at(page, (number - first) * PAGE_BYTES as u64)?)
+        ReadRequest { file: &*self.files[at].0, offset: (*number - first) * PAGE_BYTES as u64, buffer: page }
     }
 }
 
@@ -78,8 +92,7 @@ mod tests {
     #[test]
     fn every_whole_page_of_the_tables_is_read_and_nothing_else() {
         let directory = tempfile::tempdir().expect("a directory");
-        let system = RealFs::new();
-        let open = || Blocks::open(&system, directory.path(), ReadMode::Direct);
+        let open = || Blocks::open(Arc::new(RealFs::new()), directory.path(), ReadMode::Direct);
         assert!(open().is_err_and(|error| error.to_string().contains("no table")));
         let write = |name: &str, pages: &[u8], rest: usize| {
             let mut bytes: Vec<u8> = pages.iter().flat_map(|byte| [*byte; PAGE_BYTES]).collect();
@@ -92,18 +105,16 @@ mod tests {
         write("4.tbl", &[6], 1);
         write("MANIFEST-1", &[7], 0);
         let blocks = open().expect("there are some");
-        let mut page = [0; PAGE_BYTES];
-        let seen: Vec<u8> = (0..blocks.count())
-            .map(|number| {
-                blocks.read(number, &mut page).expect("it is there");
-                assert!(page.iter().all(|byte| *byte == page[0]), "a page of two");
-                page[0]
-            })
-            .collect();
-        assert_eq!(seen, [1, 2, 3, 4, 5, 6]);
+        for together in [1, 4, 6] {
+            let mut pages: Vec<Page> = (0..blocks.count()).map(|number| (number, [0; PAGE_BYTES])).collect();
+            pages.chunks_mut(together).for_each(|chunk| blocks.read(chunk).expect("they are there"));
+            assert!(pages.iter().all(|(_, page)| page.iter().all(|byte| *byte == page[0])), "a page of two");
+            assert_eq!(pages.iter().map(|(_, page)| page[0]).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6]);
+        }
         // What is removed can still be read.
         std::fs::remove_file(directory.path().join("1.tbl")).expect("removed");
-        blocks.read(0, &mut page).expect("it is open");
-        assert_eq!(page[0], 1);
+        let mut first = [(0, [0; PAGE_BYTES])];
+        blocks.read(&mut first).expect("it is open");
+        assert_eq!(first[0].1[0], 1);
     }
 }

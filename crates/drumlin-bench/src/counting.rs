@@ -4,17 +4,20 @@
 //! engine's own counters.
 //!
 //! 1. Every byte appended and every byte read is counted once, when the call has succeeded.
-//! 2. Reads made together (`read_many`) are passed to the files one by one, which count them.
+//! 2. Reads made together (`read_many`) are counted by their files, which they go through one by one; but where all are direct, here.
 //! 3. What is stored into mapped log files cannot be seen here; `store` adds how far the log has grown.
 //!
 //! Concurrency: counters are Relaxed; they are read when the threads that count are done.
 
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use drumlin::Result;
-use drumlin::env::{DirEntry, FileLock, FileSystem, LogRegion, ReadMode, ReadableFile, WritableFile};
+use drumlin::env::{
+    DirEntry, FileLock, FileSystem, LogRegion, ReadMode, ReadRequest, ReadableFile, WritableFile,
+};
 
 /// A sum that many threads add to.
 #[derive(Default)]
@@ -35,6 +38,13 @@ struct Sums {
     appended: Sum,
     read: Sum,
     reads: Sum,
+}
+
+impl Sums {
+    fn count_read(&self, bytes: usize) {
+        self.read.add(bytes as u64);
+        self.reads.add(1);
+    }
 }
 
 /// What went through, in bytes and calls.
@@ -88,17 +98,10 @@ impl WritableFile for Appended {
 
 struct Read(Arc<dyn ReadableFile>, Arc<Sums>);
 
-impl Read {
-    fn count(&self, bytes: usize) {
-        self.1.read.add(bytes as u64);
-        self.1.reads.add(1);
-    }
-}
-
 impl ReadableFile for Read {
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
         self.0.read_exact_at(buffer, offset)?;
-        self.count(buffer.len());
+        self.1.count_read(buffer.len());
         Ok(())
     }
     fn bytes(&self) -> u64 {
@@ -107,10 +110,13 @@ impl ReadableFile for Read {
     fn path(&self) -> &Path {
         self.0.path()
     }
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.0.descriptor()
+    }
     fn read_cached(&self, buffer: &mut [u8], offset: u64) -> bool {
         let cached = self.0.read_cached(buffer, offset);
         if cached {
-            self.count(buffer.len());
+            self.1.count_read(buffer.len());
         }
         cached
     }
@@ -134,6 +140,16 @@ impl FileSystem for CountingFs {
     }
     fn open(&self, path: &Path, mode: ReadMode) -> Result<Arc<dyn ReadableFile>> {
         Ok(Arc::new(Read(self.inner.open(path, mode)?, self.sums.clone())))
+    }
+    fn read_many(&self, requests: &mut [ReadRequest<'_>]) -> Vec<Result<()>> {
+        let unseen = ReadRequest::are_direct(requests);
+        let done = self.inner.read_many(requests);
+        for (request, done) in requests.iter().zip(&done) {
+            if unseen && done.is_ok() {
+                self.sums.count_read(request.buffer.len());
+            }
+        }
+        done
     }
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
         self.inner.rename(from, to)

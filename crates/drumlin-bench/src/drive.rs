@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use rand::RngExt;
 
-use crate::blocks::{Blocks, PAGE_BYTES};
+use crate::blocks::{Blocks, PAGE_BYTES, Page};
 use crate::engine::{Engine, Error, Result, Traffic};
 use crate::keys::{Choice, Chooser, mix, write_key};
 use crate::latency::Latency;
@@ -276,7 +276,7 @@ struct Hand<'a> {
     key: Vec<u8>,
     /// Keys of a batch or a multi-get.
     keys: Vec<Vec<u8>>,
-    page: Box<[u8; PAGE_BYTES]>,
+    pages: Vec<Page>,
     share: Share,
 }
 
@@ -291,7 +291,7 @@ impl<'a> Hand<'a> {
             values: Values::new(plan.compression_ratio, plan.value_bytes, mix(plan.seed) ^ thread),
             key: vec![0; plan.key_bytes],
             keys: Vec::new(),
-            page: Box::new([0; PAGE_BYTES]),
+            pages: vec![(0, [0; PAGE_BYTES]); if run.blocks.is_some() { run.plan.together } else { 0 }],
             share: Share {
                 latencies: run.workload.mix.iter().map(|(kind, _)| (*kind, Latency::default())).collect(),
                 ..Share::default()
@@ -381,7 +381,7 @@ impl<'a> Hand<'a> {
     /// What one call counts for: its keys, of batches and multi-gets.
     fn step(&self) -> u64 {
         match self.run.workload.mix {
-            [(Kind::GetMany, _)] => self.run.plan.together as u64,
+            [(Kind::GetMany | Kind::Block, _)] => self.run.plan.together as u64,
             _ if self.puts_batches() => self.run.plan.batch,
             _ => 1,
         }
@@ -472,8 +472,9 @@ impl<'a> Hand<'a> {
             }
             Kind::Block => {
                 let Some(blocks) = &self.run.blocks else { return Ok(()) };
-                let number = self.chooser.random().random_range(0..blocks.count());
-                blocks.read(number, &mut self.page)?;
+                let random = self.chooser.random();
+                self.pages.iter_mut().for_each(|(number, _)| *number = random.random_range(0..blocks.count()));
+                blocks.read(&mut self.pages)?;
             }
             Kind::Walk | Kind::WalkBack | Kind::Open => {}
         }

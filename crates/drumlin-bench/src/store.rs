@@ -335,7 +335,7 @@ impl Engine for Store {
             self.db.wait_for_idle()?;
         }
         let mode = if self.settings.direct_reads { ReadMode::Direct } else { ReadMode::Buffered };
-        Blocks::open(&*self.files, &self.directory, mode)
+        Blocks::open(self.files.clone(), &self.directory, mode)
     }
 
     fn holds(&self) -> Holds {

@@ -172,7 +172,7 @@ pub const WORKLOADS: &[Workload] = &[
     one("readreverse", "reads all records downwards", Full, Sequence, &[(WalkBack, 1.0)]),
     one("readrandom", "gets random keys", Full, Uniform, &[(Get, 1.0)]),
     one("readmissing", "gets random keys that are absent", Full, Uniform, &[(GetAbsent, 1.0)]),
-    one("readdevice", "reads random 4 KiB pages of the table files, past the store: the device's own rate", Full, Uniform, &[(Block, 1.0)]),
+    one("readdevice", "reads random 4 KiB pages of the table files, --batch-size at once, past the store: the device's own rate", Full, Uniform, &[(Block, 1.0)]),
     one("readhot", "gets keys, 90 % of them in 10 % of the blocks (cLSM)", Full, HOT, &[(Get, 1.0)]),
     one("multireadrandom", "gets random keys, --batch-size at once", Full, Uniform, &[(GetMany, 1.0)]),
     one("seekrandom", "scans a few records from a random key on", Full, Uniform, &[(Scan, 1.0)]),
@@ -238,7 +238,7 @@ impl Workload {
 
     /// True if one call may take several keys.
     pub fn takes_batches(&self) -> bool {
-        matches!(self.mix, [(Put | GetMany, _)])
+        matches!(self.mix, [(Put | GetMany | Block, _)])
     }
 
     /// True if it waits for a device at each write, whatever else was asked for.

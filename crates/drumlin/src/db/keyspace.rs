@@ -270,7 +270,8 @@ impl Keyspace {
     ///
     /// Costs as much as so many [gets](Keyspace::get), but they wait together: what has to be read is asked of the device for
     /// up to 128 keys at once, in rounds, one for each block that one key needs after another. Holds the blocks of a round,
-    /// at most 8 MiB and a block. With [`direct_reads`](crate::Options::direct_reads) blocks are read one after the other.
+    /// at most 8 MiB and a block. With [`direct_reads`](crate::Options::direct_reads) blocks are read one after the other where the system
+    /// keeps rings of requests (`io_uring`) from the process.
     ///
     /// # Errors
     /// [Those of a read](Keyspace#errors-of-reads): the first that is met ends it.

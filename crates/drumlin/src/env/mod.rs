@@ -31,6 +31,7 @@ pub use memory::{CallHook, FaultHook, Keep, MemFs, PageAt, Unsynced};
 pub use real::RealFs;
 
 use std::ops::Range;
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,6 +72,13 @@ pub struct ReadRequest<'a> {
     pub buffer: &'a mut [u8],
 }
 
+impl ReadRequest<'_> {
+    /// True if a [`FileSystem::read_many`] may read them by their descriptors alone: they are several, and all have one.
+    pub fn are_direct(requests: &[ReadRequest<'_>]) -> bool {
+        requests.len() > 1 && requests.iter().all(|request| request.file.descriptor().is_some())
+    }
+}
+
 /// A file system. Every call may fail; errors name the path.
 pub trait FileSystem: Send + Sync + 'static {
     /// Creates a directory and its parents; fine if it exists.
@@ -87,21 +95,7 @@ pub trait FileSystem: Send + Sync + 'static {
     /// order. The default takes what is in memory, asks the system to fetch the rest side by
     /// side, and then waits for each.
     fn read_many(&self, requests: &mut [ReadRequest<'_>]) -> Vec<Result<()>> {
-        if let [only] = requests {
-            return vec![only.file.read_exact_at(only.buffer, only.offset)];
-        }
-        let mut done = Vec::with_capacity(requests.len());
-        for request in &mut *requests {
-            let cached = request.file.read_cached(request.buffer, request.offset);
-            if !cached {
-                request.file.prefetch(request.offset, request.buffer.len() as u64);
-            }
-            done.push(cached);
-        }
-        let read = |(request, done): (&mut ReadRequest<'_>, bool)| {
-            if done { Ok(()) } else { request.file.read_exact_at(request.buffer, request.offset) }
-        };
-        requests.iter_mut().zip(done).map(read).collect()
+        read_side_by_side(requests)
     }
     /// Renames a file over `to`. Durable after `sync_dir` of the directory.
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
@@ -149,6 +143,12 @@ pub trait ReadableFile: Send + Sync {
     fn bytes(&self) -> u64;
     /// The path it was opened by.
     fn path(&self) -> &Path;
+    /// Where reads go past the page cache, what the system knows the file by: [`FileSystem::read_many`] may read by it, and not
+    /// by [`read_exact_at`](ReadableFile::read_exact_at), which a file in front of another that passes it on does not see then.
+    /// None by default.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
     /// Fills `buffer` if that needs no waiting for a device; false, with `buffer` in any state,
     /// if it does or if the system cannot tell (the default).
     fn read_cached(&self, _buffer: &mut [u8], _offset: u64) -> bool {
@@ -245,6 +245,25 @@ impl std::fmt::Debug for Env {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Env")
     }
+}
+
+/// What is in memory is taken, the rest asked for, then waited for one by one.
+fn read_side_by_side(requests: &mut [ReadRequest<'_>]) -> Vec<Result<()>> {
+    if let [only] = requests {
+        return vec![only.file.read_exact_at(only.buffer, only.offset)];
+    }
+    let mut done = Vec::with_capacity(requests.len());
+    for request in &mut *requests {
+        let cached = request.file.read_cached(request.buffer, request.offset);
+        if !cached {
+            request.file.prefetch(request.offset, request.buffer.len() as u64);
+        }
+        done.push(cached);
+    }
+    let read = |(request, done): (&mut ReadRequest<'_>, bool)| {
+        if done { Ok(()) } else { request.file.read_exact_at(request.buffer, request.offset) }
+    };
+    requests.iter_mut().zip(done).map(read).collect()
 }
 
 /// Joins a directory and a file name.

@@ -14,6 +14,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 #[cfg(target_os = "linux")]
 use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -138,33 +139,6 @@ impl RealReadable {
         Ok(done)
     }
 
-    /// As `read_up_to`, through the thread's aligned scratch buffer.
-    fn read_direct(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        let start = offset - offset % ALIGNMENT;
-        let skip = (offset - start) as usize;
-        let span = (skip + buffer.len()).next_multiple_of(ALIGNMENT as usize);
-        SCRATCH.with_borrow_mut(|scratch| {
-            let aligned = aligned_part(scratch, span);
-            // A short read that is no multiple of the unit is the file's end; asking on from
-            // there would be unaligned, and is not needed.
-            let mut done = 0;
-            while done < span && done % ALIGNMENT as usize == 0 {
-                match self.file.read_at(&mut aligned[done..], start + done as u64) {
-                    Ok(0) => break,
-                    Ok(n) => done += n,
-                    Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                    Err(e) => return Err(e),
-                }
-            }
-            let found = done.saturating_sub(skip).min(buffer.len());
-            buffer[..found].copy_from_slice(&aligned[skip..skip + found]);
-            if scratch.len() > SCRATCH_BYTES_KEPT {
-                *scratch = Vec::new();
-            }
-            Ok(found)
-        })
-    }
-
     /// From now on reads go through the page cache.
     pub(super) fn give_up_direct(&self) -> io::Result<()> {
         clear_direct(&self.file)?;
@@ -174,7 +148,7 @@ impl RealReadable {
 
     fn read(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         if self.direct.load(Ordering::Relaxed) {
-            match self.read_direct(buffer, offset) {
+            match read_direct(self.file.as_fd(), buffer, offset) {
                 Err(e) if e.kind() == io::ErrorKind::InvalidInput => self.give_up_direct()?,
                 done => return done,
             }
@@ -198,6 +172,10 @@ impl ReadableFile for RealReadable {
 
     fn path(&self) -> &Path {
         &self.path
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.direct.load(Ordering::Relaxed).then(|| self.file.as_fd())
     }
 
     #[cfg(target_os = "linux")]
@@ -252,18 +230,60 @@ fn write_out(_file: &File, _offset: u64, _bytes: u64) -> io::Result<()> {
 }
 
 thread_local! {
-    static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    static SCRATCH: RefCell<Aligned> = const { RefCell::new(Aligned(Vec::new())) };
 }
 
-/// `span` bytes of `scratch` that start at a multiple of [`ALIGNMENT`].
-fn aligned_part(scratch: &mut Vec<u8>, span: usize) -> &mut [u8] {
-    let unit = ALIGNMENT as usize;
-    if scratch.len() < span + unit {
-        *scratch = vec![0; span + unit];
+/// Reads past the page cache until `buffer` is full or the file ends, through the thread's aligned scratch buffer; the bytes read.
+pub(super) fn read_direct(file: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    let (start, span) = whole_units(offset, buffer.len());
+    let skip = (offset - start) as usize;
+    SCRATCH.with_borrow_mut(|scratch| {
+        let aligned = scratch.of(span);
+        // A short read that is no multiple of the unit is the file's end; asking on from
+        // there would be unaligned, and is not needed.
+        let mut done = 0;
+        while done < span && done % ALIGNMENT as usize == 0 {
+            match rustix::io::pread(file, &mut aligned[done..], start + done as u64) {
+                Ok(0) => break,
+                Ok(n) => done += n,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+        let found = done.saturating_sub(skip).min(buffer.len());
+        buffer[..found].copy_from_slice(&aligned[skip..skip + found]);
+        scratch.shrink(SCRATCH_BYTES_KEPT);
+        Ok(found)
+    })
+}
+
+/// The aligned units that a range lies in: where they begin, and their bytes.
+pub(super) fn whole_units(offset: u64, bytes: usize) -> (u64, usize) {
+    let start = offset - offset % ALIGNMENT;
+    (start, ((offset - start) as usize + bytes).next_multiple_of(ALIGNMENT as usize))
+}
+
+/// Memory that starts at a multiple of [`ALIGNMENT`].
+#[derive(Default)]
+pub(super) struct Aligned(Vec<u8>);
+
+impl Aligned {
+    /// So many bytes of it, whatever they are.
+    pub(super) fn of(&mut self, bytes: usize) -> &mut [u8] {
+        let unit = ALIGNMENT as usize;
+        if self.0.len() < bytes + unit {
+            self.0 = vec![0; bytes + unit];
+        }
+        let start = self.0.as_ptr().align_offset(unit);
+        &mut self.0[start..start + bytes]
     }
-    let skip = scratch.as_ptr() as usize % unit;
-    let start = if skip == 0 { 0 } else { unit - skip };
-    &mut scratch[start..start + span]
+
+    /// Gives up what is more than `bytes`.
+    pub(super) fn shrink(&mut self, bytes: usize) {
+        if self.0.len() > bytes + ALIGNMENT as usize {
+            self.0 = Vec::new();
+        }
+    }
 }
 
 /// Opens for direct reads; buffered where the file system has none. The flag says which.

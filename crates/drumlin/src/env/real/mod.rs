@@ -1,7 +1,7 @@
 //! The operating system behind the seams: files, clock, random numbers, threads.
 //!
 //! Place: made by [`super::Env::real`]; calls std, rustix and memmap2, and nothing of this crate
-//! but errors. Parts: `file` (appending and reading), `region` (mapped logs), `host` (the rest).
+//! but errors. Parts: `file` (appending and reading), `ring` (reading much at once), `region` (mapped logs), `host` (the rest).
 //!
 //! Invariants:
 //! 1. Every error names the path and what was tried; a full device is [`Error::NoSpace`].
@@ -23,29 +23,43 @@
 mod file;
 mod host;
 mod region;
+#[cfg(target_os = "linux")]
+mod ring;
 #[cfg(test)]
 mod tests;
 
 pub(super) use host::{RealClock, RealRandom, RealSpawner};
 
+use std::fmt;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{DirEntry, FileLock, FileSystem, LogRegion, ReadMode, ReadableFile, WritableFile};
+use super::{DirEntry, FileLock, FileSystem, LogRegion, ReadMode, ReadRequest, ReadableFile, WritableFile};
 use crate::error::{Error, Result};
 
 /// The operating system's file system.
-#[derive(Debug)]
 pub struct RealFs {
     boot_id: [u8; 16],
+    #[cfg(target_os = "linux")]
+    rings: ring::Rings,
 }
 
 impl RealFs {
     /// A handle on the system; reads the boot id once.
     pub fn new() -> RealFs {
-        RealFs { boot_id: host::boot_id() }
+        RealFs {
+            boot_id: host::boot_id(),
+            #[cfg(target_os = "linux")]
+            rings: ring::Rings::default(),
+        }
+    }
+}
+
+impl fmt::Debug for RealFs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RealFs")
     }
 }
 
@@ -91,6 +105,14 @@ impl FileSystem for RealFs {
 
     fn open(&self, path: &Path, mode: ReadMode) -> Result<Arc<dyn ReadableFile>> {
         Ok(Arc::new(file::RealReadable::open(path, mode)?))
+    }
+
+    #[cfg(target_os = "linux")]
+    fn read_many(&self, requests: &mut [ReadRequest<'_>]) -> Vec<Result<()>> {
+        match ReadRequest::are_direct(requests) {
+            true => self.rings.read_many(requests),
+            false => super::read_side_by_side(requests),
+        }
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {

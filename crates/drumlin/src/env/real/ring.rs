@@ -1,0 +1,336 @@
+//! Reads past the page cache, of which the device has several at a time: a ring that the system takes requests from.
+//!
+//! Place: `RealFs::read_many`, for files that are read directly. The page cache can be asked to fetch, and has what it fetched;
+//! past it one thread has one read under way, unless it asks so.
+//!
+//! Invariants:
+//! 1. No read is under way when [`Rings::read`] returns or unwinds, however it ends: what the system writes to is memory of the
+//!    ring's own, and a ring from which something has not come back is not given up before it has.
+//! 2. Whatever a ring does not read is read by a call: a system that has no rings, or refuses them to this process (as the rules
+//!    of many containers do), gives the same bytes, one read after the other. It is asked once.
+//!
+//! Concurrency: a ring is one thread's while it reads; idle ones lie in a list under a lock, which is held for a push or a pop.
+//! There are as many as reads of many keys are made at once, [`IDLE_MAX`] of them kept, each with [`BYTES_MAX`] at most.
+//!
+//! Tests: below, and `env::real::tests`.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use io_uring::{IoUring, opcode, types};
+use parking_lot::Mutex;
+
+use super::super::{ReadRequest, ends_early};
+use super::file::{Aligned, read_direct, whole_units};
+use crate::error::{Error, Result};
+
+/// Reads that a ring has under way at a time, at most.
+const DEPTH: usize = 64;
+/// Bytes that they read together, at most.
+const BYTES_MAX: usize = 256 << 10;
+/// Rings that are kept for later.
+const IDLE_MAX: usize = 16;
+
+/// What is read for a request.
+struct Unit<'a> {
+    /// Which.
+    number: usize,
+    /// Opened for direct reads.
+    file: BorrowedFd<'a>,
+    /// Aligned, as such reads are.
+    offset: u64,
+    /// Likewise, and at most [`BYTES_MAX`].
+    bytes: usize,
+}
+
+/// The rings of a file system. See the module.
+#[derive(Default)]
+pub(super) struct Rings {
+    idle: Mutex<Vec<Ring>>,
+    /// The system has none for this process. Relaxed: whoever does not see it asks once more.
+    refused: AtomicBool,
+}
+
+struct Ring {
+    ring: IoUring,
+    room: Aligned,
+}
+
+impl Rings {
+    /// As [`FileSystem::read_many`](crate::env::FileSystem::read_many), of files that all have a descriptor.
+    pub fn read_many(&self, requests: &mut [ReadRequest<'_>]) -> Vec<Result<()>> {
+        let mut units = Vec::with_capacity(requests.len());
+        for (number, request) in requests.iter().enumerate() {
+            let (offset, bytes) = whole_units(request.offset, request.buffer.len());
+            if let Some(file) = request.file.descriptor()
+                && bytes <= BYTES_MAX
+            {
+                units.push(Unit { number, file, offset, bytes });
+            }
+        }
+        let mut done = vec![false; requests.len()];
+        self.read(&units, |unit, found| {
+            let ReadRequest { buffer, offset, .. } = &mut requests[unit.number];
+            let skip = (*offset - unit.offset) as usize;
+            if let Some(found) = found.get(skip..skip + buffer.len()) {
+                buffer.copy_from_slice(found);
+                done[unit.number] = true;
+            }
+        });
+        requests.iter_mut().zip(done).map(|(request, done)| if done { Ok(()) } else { by_call(request) }).collect()
+    }
+
+    /// Reads all, and calls `take` with each that was read and what there is of it, which is less than was asked for where the file
+    /// ends. Those that it is not called for were not read.
+    fn read(&self, reads: &[Unit<'_>], mut take: impl FnMut(&Unit<'_>, &[u8])) {
+        let mut begin = 0;
+        while begin < reads.len() {
+            let Some(mut ring) = self.ring() else { return };
+            let (mut end, mut bytes) = (begin, 0);
+            while end < reads.len() && end - begin < DEPTH && bytes + reads[end].bytes <= BYTES_MAX {
+                bytes += reads[end].bytes;
+                end += 1;
+            }
+            if ring.read(&reads[begin..end], &mut take) {
+                self.put_back(ring);
+            }
+            begin = end;
+        }
+    }
+
+    fn ring(&self) -> Option<Ring> {
+        if let Some(idle) = self.idle.lock().pop() {
+            return Some(idle);
+        }
+        if self.refused.load(Ordering::Relaxed) {
+            return None;
+        }
+        match IoUring::new(DEPTH as u32) {
+            Ok(ring) => Some(Ring { ring, room: Aligned::default() }),
+            Err(e) => {
+                // Not where too many files are open, or memory is short: that passes.
+                let refused = matches!(e.raw_os_error(), Some(libc::ENOSYS | libc::EPERM | libc::EACCES | libc::EINVAL));
+                self.refused.fetch_or(refused, Ordering::Relaxed);
+                None
+            }
+        }
+    }
+
+    fn put_back(&self, ring: Ring) {
+        let mut idle = self.idle.lock();
+        if idle.len() < IDLE_MAX {
+            idle.push(ring);
+        }
+    }
+}
+
+impl Ring {
+    /// [`DEPTH`] reads at most. False if the ring is of no more use.
+    fn read(&mut self, reads: &[Unit<'_>], take: &mut impl FnMut(&Unit<'_>, &[u8])) -> bool {
+        let room = self.room.of(reads.iter().map(|read| read.bytes).sum());
+        let mut results = [0; DEPTH];
+        let mut at = 0;
+        for (number, read) in reads.iter().enumerate() {
+            let place = room[at..at + read.bytes].as_mut_ptr();
+            at += read.bytes;
+            let entry = opcode::Read::new(types::Fd(read.file.as_raw_fd()), place, read.bytes as u32)
+                .offset(read.offset)
+                .build()
+                .user_data(number as u64);
+            // SAFETY: the file stays open and the room stays where it is, and nobody looks at it, until `complete` is done, which comes
+            // back only when the system is done with every entry that it has taken. Tests: many_reads_are_those_of_one.
+            if unsafe { self.ring.submission().push(&entry) }.is_err() {
+                unreachable!("the ring is empty, and has room for DEPTH entries");
+            }
+        }
+        let whole = complete(&mut self.ring, &mut results[..reads.len()]);
+        let mut at = 0;
+        for (number, read) in reads.iter().enumerate() {
+            if let Ok(found) = usize::try_from(results[number])
+                && found > 0
+            {
+                take(read, &room[at..at + found.min(read.bytes)]);
+            }
+            at += read.bytes;
+        }
+        whole
+    }
+}
+
+/// Reads a request past the page cache by a call of its own.
+fn by_call(request: &mut ReadRequest<'_>) -> Result<()> {
+    let ReadRequest { file, offset, buffer } = request;
+    if let Some(descriptor) = file.descriptor() {
+        match read_direct(descriptor, buffer, *offset) {
+            // The file finds out that it is to be read in another way.
+            Err(e) if e.kind() == io::ErrorKind::InvalidInput => {}
+            Err(e) => return Err(Error::io("read", file.path(), e)),
+            Ok(found) if found < buffer.len() => {
+                return Err(ends_early(file.path(), *offset, buffer.len(), *offset + found as u64));
+            }
+            Ok(_) => return Ok(()),
+        }
+    }
+    file.read_exact_at(buffer, *offset)
+}
+
+/// Hands the entries of the ring to the system and waits until it is done with all that it took. False if it did not take all.
+fn complete(ring: &mut IoUring, results: &mut [i32]) -> bool {
+    let mut left = results.len();
+    let mut whole = true;
+    while left > 0 {
+        if whole {
+            whole = match ring.submit_and_wait(left) {
+                Ok(_) => true,
+                Err(e) => matches!(e.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY)),
+            };
+        } else {
+            // What it has taken will come back all the same; what it has not goes with the ring.
+            if left <= ring.submission().len() {
+                return false;
+            }
+            std::thread::yield_now();
+        }
+        for done in ring.completion() {
+            results[done.user_data() as usize] = done.result();
+            left -= 1;
+        }
+    }
+    whole
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Path, PathBuf};
+
+    use super::*;
+    use crate::env::real::file::RealReadable;
+    use crate::env::{ReadMode, ReadableFile};
+
+    /// A file of bytes that tell where they lie, removed at the end.
+    struct Written(PathBuf);
+
+    impl Written {
+        fn new(name: &str, bytes: usize) -> Written {
+            let path = std::env::temp_dir().join(format!("drumlin-ring-{name}-{}", std::process::id()));
+            std::fs::write(&path, (0..bytes).map(byte_at).collect::<Vec<u8>>()).unwrap();
+            Written(path)
+        }
+
+        fn open(&self) -> RealReadable {
+            RealReadable::open(&self.0, ReadMode::Direct).unwrap()
+        }
+    }
+
+    impl Drop for Written {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_file(&self.0);
+        }
+    }
+
+    fn byte_at(offset: usize) -> u8 {
+        (offset.wrapping_mul(0x9E37_79B9) >> 24) as u8
+    }
+
+    fn rings_refused() -> Rings {
+        Rings { refused: AtomicBool::new(true), ..Rings::default() }
+    }
+
+    /// Reads `lengths` bytes at the offsets, and says what each came to.
+    fn read(rings: &Rings, file: &dyn ReadableFile, ranges: &[(u64, usize)]) -> Vec<Result<Vec<u8>>> {
+        let mut buffers: Vec<Vec<u8>> = ranges.iter().map(|(_, bytes)| vec![0; *bytes]).collect();
+        let mut requests: Vec<ReadRequest<'_>> = ranges
+            .iter()
+            .zip(&mut buffers)
+            .map(|((offset, _), buffer)| ReadRequest { file, offset: *offset, buffer })
+            .collect();
+        let done = rings.read_many(&mut requests);
+        done.into_iter().zip(buffers).map(|(done, buffer)| done.map(|()| buffer)).collect()
+    }
+
+    fn check(path: &Path, file_bytes: usize, ranges: &[(u64, usize)], found: Vec<Result<Vec<u8>>>) {
+        assert_eq!(found.len(), ranges.len());
+        for ((offset, bytes), found) in ranges.iter().zip(found) {
+            let range = *offset as usize..*offset as usize + bytes;
+            match found {
+                Ok(found) => assert!(
+                    range.end <= file_bytes && found.iter().copied().eq(range.clone().map(byte_at)),
+                    "{range:?}"
+                ),
+                Err(Error::Corruption(c)) => {
+                    assert!(range.end > file_bytes, "{range:?}: {c}");
+                    assert_eq!((&*c.path, c.offset), (path, Some(*offset)));
+                }
+                Err(e) => panic!("{range:?}: {e}"),
+            }
+        }
+    }
+
+    fn ranges(count: u64, file_bytes: usize) -> Vec<(u64, usize)> {
+        (0..count)
+            .map(|n| {
+                let drawn = (n + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+                let bytes = match drawn >> 60 {
+                    0..4 => 4096,
+                    4..14 => (drawn >> 20) as usize % 9000 + 1,
+                    14 => 300_000,
+                    _ => BYTES_MAX + 1,
+                };
+                // One of a hundred or so ends behind the file.
+                ((drawn >> 8) % (file_bytes as u64 + 1000) / 7 * 7, bytes)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn many_reads_are_those_of_one() {
+        let bytes = (5 << 20) + 123;
+        let written = Written::new("many", bytes);
+        let file = written.open();
+        for rings in [Rings::default(), rings_refused()] {
+            for count in [1, 2, 16, DEPTH as u64, DEPTH as u64 + 1, 500] {
+                let ranges = ranges(count, bytes);
+                check(&written.0, bytes, &ranges, read(&rings, &file, &ranges));
+            }
+            let used = IoUring::new(2).is_ok() && !rings.refused.into_inner();
+            assert_eq!(rings.idle.lock().len(), usize::from(used), "one thread needs one, again and again");
+        }
+    }
+
+    #[test]
+    fn threads_read_by_rings_of_their_own() {
+        let bytes = 3 << 20;
+        let written = Written::new("threads", bytes);
+        let (file, rings) = (written.open(), Rings::default());
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let (file, rings, path) = (&file, &rings, &written.0);
+                scope.spawn(move || {
+                    for round in 0..30 {
+                        let ranges = ranges(20 + thread * 7 + round, bytes);
+                        check(path, bytes, &ranges, read(rings, file, &ranges));
+                    }
+                });
+            }
+        });
+        assert!(rings.idle.lock().len() <= 4);
+    }
+
+    #[test]
+    fn what_a_broken_ring_does_not_read_is_read_all_the_same() {
+        let bytes = 1 << 20;
+        let written = Written::new("broken", bytes);
+        let (file, rings) = (written.open(), Rings::default());
+        let Ok(ring) = IoUring::new(DEPTH as u32) else { return };
+        // Its descriptor is now one of something that takes no entries.
+        let other = std::fs::File::open("/dev/null").unwrap();
+        // SAFETY: both are open, and the ring's own is its alone. It never had an entry.
+        assert!(unsafe { libc::dup2(other.as_raw_fd(), ring.as_raw_fd()) } >= 0);
+        rings.put_back(Ring { ring, room: Aligned::default() });
+        let ranges: Vec<(u64, usize)> = (0..20).map(|n| (n * 8191, 5000)).collect();
+        check(&written.0, bytes, &ranges, read(&rings, &file, &ranges));
+        assert_eq!(rings.idle.lock().len(), 0, "nobody takes it again");
+    }
+}
