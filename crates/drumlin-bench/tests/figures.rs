@@ -85,6 +85,13 @@ fn the_device_is_read_as_the_store_reads_it_and_as_often_as_was_asked() {
         assert!(gets.reads_per_operation.is_some_and(|reads| reads > 0.1), "{gets:?}");
         assert_eq!(device.tables, gets.tables, "nothing is flushed where there are tables");
     }
+    let together = ["--benchmarks", "multireadrandom,readdevice", "--batch-size", "8", "--num", "100000"];
+    let more = ["--memory", "16", "--reads", "3000", "--layout", "trie", "--direct-reads"];
+    let lines_together = lines(&[&together[..], &more].concat());
+    let [gets, device] = &lines_together[..] else { panic!("{lines_together:?}") };
+    assert_eq!((gets.found, device.found, device.operations, device.batch), (3000, 0, 3000, 8));
+    assert_eq!((device.reads_per_operation, device.read_bytes_per_operation), (Some(1.0), Some(4096.0)));
+    assert!(gets.reads_per_operation.is_some_and(|reads| (0.1..1.2).contains(&reads)), "{gets:?}");
     let lines = lines(&["--benchmarks", "readdevice,readrandom", "--num", "2000"]);
     assert!(
         lines[0].tables > Some(0) && lines[1].found == 2000,
