@@ -473,7 +473,9 @@ impl<'a> Hand<'a> {
             Kind::Block => {
                 let Some(blocks) = &self.run.blocks else { return Ok(()) };
                 let random = self.chooser.random();
-                self.pages.iter_mut().for_each(|(number, _)| *number = random.random_range(0..blocks.count()));
+                self.pages
+                    .iter_mut()
+                    .for_each(|(number, _)| *number = random.random_range(0..blocks.count()));
                 blocks.read(&mut self.pages)?;
             }
             Kind::Walk | Kind::WalkBack | Kind::Open => {}

@@ -25,6 +25,11 @@ use super::plan::span_of;
 use super::tiered::Tiers;
 use super::{CompactionPlan, KeySpan};
 
+/// Of the bits of a trie's filters, the part with which they are still held in memory: a table errs for one get of fifty then, where
+/// columns cost each a read. Tables keep what they got: of a store that grew until its last ones get so few, all filters take
+/// 1 + ln 2 times what they were to take.
+const LEAST_PART: f64 = 0.5;
+
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct FilterBits {
@@ -141,13 +146,30 @@ impl FilterBits {
         FilterBits { by_level: allocate(&densities, bits), grids: Vec::new() }
     }
 
-    /// In a trie, filters stand in columns at the levels for whose filters, and those above, memory has no such number of bytes.
-    pub fn with_memory(self, levels: &Levels, options: &KeyspaceOptions, filter_bytes: u64) -> FilterBits {
-        let first = Tiers::of(options)
-            .and_then(|tiers| Some((tiers, tiers.first_beyond(levels, options, filter_bytes)?)));
-        let Some((tiers, first)) = first else { return self };
-        let grid = |level| if level < first { None } else { tiers.grid(options, level as usize) };
-        FilterBits { grids: (0..=LEVEL_MAX).map(grid).collect(), ..self }
+    /// In a trie whose filters are to take so many bytes of memory: the tiers from the root down have theirs there, with as many bits as
+    /// there is room for, as long as these are [`LEAST_PART`] of all. Below, filters stand in columns, with all bits.
+    pub fn with_memory(
+        mut self,
+        levels: &Levels,
+        options: &KeyspaceOptions,
+        filter_bytes: u64,
+    ) -> FilterBits {
+        let Some(tiers) = Tiers::of(options) else { return self };
+        let full = options.filter_bits_per_key;
+        let (mut bits, mut all) = (full, 0);
+        for (tier, (range, entries)) in tiers.of_trie(levels).enumerate() {
+            all += entries;
+            let fitting = full.min(8.0 * filter_bytes as f64 / all.max(1) as f64);
+            if tier > 0 && fitting < LEAST_PART * full {
+                let grid = |level| if level < range.start { None } else { tiers.grid(options, level) };
+                self.grids = (0..=LEVEL_MAX as usize).map(grid).collect();
+                self.by_level = [vec![bits; range.start], vec![full]].concat();
+                return self;
+            }
+            bits = fitting.max(LEAST_PART * full);
+            self.by_level = vec![bits];
+        }
+        self
     }
 
     /// The columns in which the filter of a table at this level is written, if it is to be.
@@ -166,6 +188,7 @@ impl FilterBits {
 mod tests {
     use super::*;
     use crate::layout::lists::Sim;
+    use crate::options::Layout;
 
     /// How many bits a key of level 1 gets more than one of level 2, which has two hundred keys.
     fn more_bits(level1: impl Iterator<Item = u64>) -> f64 {
@@ -200,6 +223,30 @@ mod tests {
         sim.options.filter_allocation = FilterAllocation::Uniform;
         let bits = FilterBits::of(&sim.levels, &sim.options, 15);
         assert_eq!((bits.at(1), bits.at(2)), (10.0, 10.0), "who asks for as many for all gets them");
+    }
+
+    #[test]
+    fn a_tries_filters_are_in_memory_as_long_as_half_of_their_bits_are() {
+        let mut sim = Sim::new(20, 1, 10);
+        sim.options.layout = Layout::TRIE;
+        sim.options.filter_bits_per_key = 16.0;
+        // Tiers 1 and 2 begin here.
+        sim.place(1, &(0..100).collect::<Vec<u64>>());
+        sim.place(17, &(0..1000).collect::<Vec<u64>>());
+        let of = |bytes: u64| {
+            let bits = FilterBits::uniform(16.0).with_memory(&sim.levels, &sim.options, bytes);
+            [0, 1, 16, 17, 32].map(|level| (bits.at(level), bits.grid(level).is_some()))
+        };
+        let (held, columns) = ((16.0, false), (16.0, true));
+        let fewer = |bits: f64| (bits, false);
+        assert_eq!(of(2200), [held; 5]);
+        assert_eq!(of(1650), [fewer(12.0); 5]);
+        assert_eq!(of(1100), [fewer(8.0); 5]);
+        assert_eq!(of(1099), [held, held, held, columns, columns]);
+        assert_eq!(of(150), [fewer(12.0), fewer(12.0), fewer(12.0), columns, columns]);
+        assert_eq!(of(99), [held, columns, columns, columns, columns]);
+        sim.options.layout = Layout::LAZY_LEVELED;
+        assert_eq!(FilterBits::uniform(16.0).with_memory(&sim.levels, &sim.options, 0).at(17), 16.0);
     }
 
     #[test]

@@ -123,17 +123,13 @@ impl Tiers {
         Some(Grid { skip: (FAN_OUT_BITS * tier) as u8, bits: (columns.ilog2() as u8).clamp(1, 20) })
     }
 
-    /// The first level of a trie whose filters memory does not hold, if it has so many bytes for those of the tiers from the root
-    /// down; `None` if it holds all.
-    pub fn first_beyond(self, levels: &Levels, options: &KeyspaceOptions, filter_bytes: u64) -> Option<u32> {
-        self.trie?;
-        let mut entries = 0;
-        (0..=self.count()).find_map(|tier| {
+    /// The tiers of a trie from the root down: the levels of each, and the entries that lie there. None without a trie.
+    pub fn of_trie(self, levels: &Levels) -> impl Iterator<Item = (Range<usize>, u64)> + '_ {
+        let tiers = if self.trie.is_some() { 0..self.count() + 1 } else { 0..0 };
+        tiers.map(move |tier| {
             let range = if tier == 0 { 0..1 } else { self.levels(tier) };
             let of_level = |level| levels.level(level).iter().map(|table| table.meta().entries).sum::<u64>();
-            entries += range.clone().map(of_level).sum::<u64>();
-            let bytes = entries as f64 * options.filter_bits_per_key / 8.0;
-            (tier > 0 && bytes > filter_bytes as f64).then_some(range.start as u32)
+            (range.clone(), range.map(of_level).sum())
         })
     }
 

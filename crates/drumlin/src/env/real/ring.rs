@@ -79,7 +79,11 @@ impl Rings {
                 done[unit.number] = true;
             }
         });
-        requests.iter_mut().zip(done).map(|(request, done)| if done { Ok(()) } else { by_call(request) }).collect()
+        requests
+            .iter_mut()
+            .zip(done)
+            .map(|(request, done)| if done { Ok(()) } else { by_call(request) })
+            .collect()
     }
 
     /// Reads all, and calls `take` with each that was read and what there is of it, which is less than was asked for where the file
@@ -111,7 +115,10 @@ impl Rings {
             Ok(ring) => Some(Ring { ring, room: Aligned::default() }),
             Err(e) => {
                 // Not where too many files are open, or memory is short: that passes.
-                let refused = matches!(e.raw_os_error(), Some(libc::ENOSYS | libc::EPERM | libc::EACCES | libc::EINVAL));
+                let refused = matches!(
+                    e.raw_os_error(),
+                    Some(libc::ENOSYS | libc::EPERM | libc::EACCES | libc::EINVAL)
+                );
                 self.refused.fetch_or(refused, Ordering::Relaxed);
                 None
             }
