@@ -154,7 +154,7 @@ fn latencies(lab: &Lab<'_>, tell: &mut Tell<'_>) -> Result<()> {
 fn bucket_reads(lab: &Lab<'_>, tell: &mut Tell<'_>) -> Result<()> {
     for part in PARTS {
         let records = lab.setting.records(ITEMS * part);
-        // Room for filters of two bytes a key, of which an eighth of all memory is, and little for blocks.
+        // Room for filters of two bytes a key, a tenth of all memory, and little for blocks.
         let mib = ((records * 2 * 10) >> 20).max(16);
         let words =
             format!("{} {FOREVER} --layout trie --direct-reads --benchmarks readrandom", words(records, mib));
@@ -301,7 +301,7 @@ pub const FIGURES: &[Figure] = &[
         paper: "lsm-trie",
         number: "table-1",
         shows: "false positives of a run's filter, by its bits a key",
-        differs: "of one run, in percent, where the paper has the sum over 50, 100 and 150; filters that are in memory, of which all probes of a key are in one line of the cache",
+        differs: "of one run, in percent, where the paper has the sum over 50, 100 and 150; filters that are in memory, of which all probes of a key are in eight lines of the cache",
         x: Axis { says: "filter bits a key", scale: Scale::Linear },
         y: Axis { says: "false positives, %", scale: Scale::Linear },
         measure: false_positives,
