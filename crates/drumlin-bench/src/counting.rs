@@ -172,6 +172,9 @@ impl FileSystem for CountingFs {
     fn free_bytes(&self, path: &Path) -> Result<Option<u64>> {
         self.inner.free_bytes(path)
     }
+    fn open_files_max(&self) -> Option<u64> {
+        self.inner.open_files_max()
+    }
     fn boot_id(&self) -> [u8; 16] {
         self.inner.boot_id()
     }

@@ -123,7 +123,7 @@ impl Memory {
             shelf: Shelf::bounded(env.fs.clone(), reads, 3 * eighth, open_files_max),
             jobs: Arc::default(),
             job_share: eighth,
-            filter_share: (options.filter_bytes_max() / 6 * 5) as usize,
+            filter_share: (options.filter_bytes_max() / 4 * 3) as usize,
             lent: AtomicUsize::new(0),
             window: Mutex::default(),
             alarm_at: AtomicUsize::new(0),
@@ -218,8 +218,8 @@ impl Memory {
         self.memtables.bytes().saturating_sub(self.lent.load(Ordering::Relaxed))
     }
 
-    /// Bytes that a trie's filters are to take of memory: 5/32. By what older tables have got they may come to 1.7 times as many,
-    /// 8.5/32, and open tables have 9/32 ([`Shelf`]): a table that is opened without its filter costs each get a read.
+    /// Bytes that the filters of all tries are to take of memory: 9/64. By what older tables have got they may come to 1.9 times as
+    /// many, and open tables have twice as many ([`Shelf`]): a table that is opened without its filter costs each get a read.
     pub fn filter_share(&self) -> usize {
         self.filter_share
     }

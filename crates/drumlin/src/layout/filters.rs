@@ -25,9 +25,11 @@ use super::plan::span_of;
 use super::tiered::Tiers;
 use super::{CompactionPlan, KeySpan};
 
-/// Of the bits of a trie's filters, the part with which they are still held in memory: a table errs for one get of fifty then, where
-/// columns cost each a read. Tables keep what they got: of a store that grew until its last ones get so few, all filters take
-/// 1 + ln 2 times what they were to take.
+/// The fewest bits a key with which a trie's filters are held in memory, but for those who ask for fewer: a table errs for one get
+/// of fifty then, where columns cost each a read.
+const LEAST_BITS: f64 = 8.0;
+/// And of those that are asked for, the least part. Tables keep what they got: of a store that grew until its last ones get so few,
+/// the filters of its last tier take 1 + ln 2 times what all were to take, and once that has columns, those above it as much as they take.
 const LEAST_PART: f64 = 0.5;
 
 /// See the module.
@@ -147,7 +149,7 @@ impl FilterBits {
     }
 
     /// In a trie whose filters are to take so many bytes of memory: the tiers from the root down have theirs there, with as many bits as
-    /// there is room for, as long as these are [`LEAST_PART`] of all. Below, filters stand in columns, with all bits.
+    /// there is room for, as long as these are [`LEAST_BITS`] and [`LEAST_PART`] of all. Below, filters stand in columns, with all bits.
     pub fn with_memory(
         mut self,
         levels: &Levels,
@@ -156,17 +158,18 @@ impl FilterBits {
     ) -> FilterBits {
         let Some(tiers) = Tiers::of(options) else { return self };
         let full = options.filter_bits_per_key;
+        let least = full.min(LEAST_BITS).max(LEAST_PART * full);
         let (mut bits, mut all) = (full, 0);
         for (tier, (range, entries)) in tiers.of_trie(levels).enumerate() {
             all += entries;
             let fitting = full.min(8.0 * filter_bytes as f64 / all.max(1) as f64);
-            if tier > 0 && fitting < LEAST_PART * full {
+            if tier > 0 && fitting < least {
                 let grid = |level| if level < range.start { None } else { tiers.grid(options, level) };
                 self.grids = (0..=LEVEL_MAX as usize).map(grid).collect();
                 self.by_level = [vec![bits; range.start], vec![full]].concat();
                 return self;
             }
-            bits = fitting.max(LEAST_PART * full);
+            bits = fitting.max(least);
             self.by_level = vec![bits];
         }
         self
@@ -245,6 +248,10 @@ mod tests {
         assert_eq!(of(1099), [held, held, held, columns, columns]);
         assert_eq!(of(150), [fewer(12.0), fewer(12.0), fewer(12.0), columns, columns]);
         assert_eq!(of(99), [held, columns, columns, columns, columns]);
+        sim.options.filter_bits_per_key = 10.0;
+        let of = |bytes: u64| FilterBits::uniform(10.0).with_memory(&sim.levels, &sim.options, bytes);
+        assert_eq!((of(1100).at(17), of(1100).grid(17)), (8.0, None));
+        assert!(of(1099).grid(17).is_some(), "fewer than eight err too often");
         sim.options.layout = Layout::LAZY_LEVELED;
         assert_eq!(FilterBits::uniform(16.0).with_memory(&sim.levels, &sim.options, 0).at(17), 16.0);
     }

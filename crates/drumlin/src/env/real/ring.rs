@@ -53,6 +53,15 @@ pub(super) struct Rings {
     refused: AtomicBool,
 }
 
+/// What has become of a ring.
+enum Outcome {
+    Well,
+    /// It did not take all.
+    Broken,
+    /// It does not read: systems older than such reads have rings, too.
+    Refused,
+}
+
 struct Ring {
     ring: IoUring,
     room: Aligned,
@@ -97,8 +106,10 @@ impl Rings {
                 bytes += reads[end].bytes;
                 end += 1;
             }
-            if ring.read(&reads[begin..end], &mut take) {
-                self.put_back(ring);
+            match ring.read(&reads[begin..end], &mut take) {
+                Outcome::Well => self.put_back(ring),
+                Outcome::Broken => {}
+                Outcome::Refused => self.refused.store(true, Ordering::Relaxed),
             }
             begin = end;
         }
@@ -134,14 +145,15 @@ impl Rings {
 }
 
 impl Ring {
-    /// [`DEPTH`] reads at most. False if the ring is of no more use.
-    fn read(&mut self, reads: &[Unit<'_>], take: &mut impl FnMut(&Unit<'_>, &[u8])) -> bool {
+    /// [`DEPTH`] reads at most.
+    fn read(&mut self, reads: &[Unit<'_>], take: &mut impl FnMut(&Unit<'_>, &[u8])) -> Outcome {
         let room = self.room.of(reads.iter().map(|read| read.bytes).sum());
         let mut results = [0; DEPTH];
-        let mut at = 0;
+        let mut rest = &mut *room;
         for (number, read) in reads.iter().enumerate() {
-            let place = room[at..at + read.bytes].as_mut_ptr();
-            at += read.bytes;
+            let (place, behind) = rest.split_at_mut(read.bytes);
+            rest = behind;
+            let place = place.as_mut_ptr();
             let entry = opcode::Read::new(types::Fd(read.file.as_raw_fd()), place, read.bytes as u32)
                 .offset(read.offset)
                 .build()
@@ -162,7 +174,11 @@ impl Ring {
             }
             at += read.bytes;
         }
-        whole
+        match whole {
+            false => Outcome::Broken,
+            true if results[..reads.len()].iter().all(|result| *result == -libc::EINVAL) => Outcome::Refused,
+            true => Outcome::Well,
+        }
     }
 }
 
@@ -191,7 +207,7 @@ fn complete(ring: &mut IoUring, results: &mut [i32]) -> bool {
         if whole {
             whole = match ring.submit_and_wait(left) {
                 Ok(_) => true,
-                Err(e) => matches!(e.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY)),
+                Err(e) => e.kind() == io::ErrorKind::Interrupted,
             };
         } else {
             // What it has taken will come back all the same; what it has not goes with the ring.
@@ -301,7 +317,7 @@ mod tests {
                 let ranges = ranges(count, bytes);
                 check(&written.0, bytes, &ranges, read(&rings, &file, &ranges));
             }
-            let used = IoUring::new(2).is_ok() && !rings.refused.into_inner();
+            let used = file.is_direct() && IoUring::new(2).is_ok() && !rings.refused.into_inner();
             assert_eq!(rings.idle.lock().len(), usize::from(used), "one thread needs one, again and again");
         }
     }
@@ -330,7 +346,7 @@ mod tests {
         let bytes = 1 << 20;
         let written = Written::new("broken", bytes);
         let (file, rings) = (written.open(), Rings::default());
-        let Ok(ring) = IoUring::new(DEPTH as u32) else { return };
+        let Some(ring) = IoUring::new(DEPTH as u32).ok().filter(|_| file.is_direct()) else { return };
         // Its descriptor is now one of something that takes no entries.
         let other = std::fs::File::open("/dev/null").unwrap();
         // SAFETY: both are open, and the ring's own is its alone. It never had an entry.
