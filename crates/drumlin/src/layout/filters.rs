@@ -29,7 +29,7 @@ use super::{CompactionPlan, KeySpan};
 /// of fifty then, where columns cost each a read.
 const LEAST_BITS: f64 = 8.0;
 /// And of those that are asked for, the least part. Tables keep what they got: of a store that grew until its last ones get so few,
-/// the filters of its last tier take 1 + ln 2 times what all were to take, and once that has columns, those above it as much as they take.
+/// the filters of its last tier take 1 + ln 2 times what all were to take; once that tier has columns, those above take theirs besides.
 const LEAST_PART: f64 = 0.5;
 
 /// See the module.

@@ -12,14 +12,14 @@
 //! Concurrency: a ring is one thread's while it reads; idle ones lie in a list under a lock, which is held for a push or a pop.
 //! There are as many as reads of many keys are made at once, [`IDLE_MAX`] of them kept, each with [`BYTES_MAX`] at most.
 //!
-//! Tests: below, and `env::real::tests`.
+//! Tests: below.
 #![allow(unsafe_code)]
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use io_uring::{IoUring, opcode, types};
+use io_uring::{EnterFlags, IoUring, opcode, types};
 use parking_lot::Mutex;
 
 use super::super::{ReadRequest, ends_early};
@@ -210,11 +210,14 @@ fn complete(ring: &mut IoUring, results: &mut [i32]) -> bool {
                 Err(e) => e.kind() == io::ErrorKind::Interrupted,
             };
         } else {
-            // What it has taken will come back all the same; what it has not goes with the ring.
+            // What it has taken will come back all the same, and is waited for; what it has not goes with the ring.
             if left <= ring.submission().len() {
                 return false;
             }
-            std::thread::yield_now();
+            // SAFETY: hands over no entry and no memory. Test: what_a_broken_ring_has_taken_is_waited_for. Whatever it says, nothing may
+            // be given up before it has come back.
+            let _ =
+                unsafe { ring.submitter().enter::<libc::sigset_t>(0, 1, EnterFlags::GETEVENTS.bits(), None) };
         }
         for done in ring.completion() {
             results[done.user_data() as usize] = done.result();
@@ -355,5 +358,36 @@ mod tests {
         let ranges: Vec<(u64, usize)> = (0..20).map(|n| (n * 8191, 5000)).collect();
         check(&written.0, bytes, &ranges, read(&rings, &file, &ranges));
         assert_eq!(rings.idle.lock().len(), 0, "nobody takes it again");
+    }
+
+    #[test]
+    fn what_a_broken_ring_has_taken_is_waited_for() {
+        let Ok(mut ring) = IoUring::new(4) else { return };
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        let mut found = [0u8; 2];
+        for (number, byte) in found.iter_mut().enumerate() {
+            let read =
+                opcode::Read::new(types::Fd(reader.as_raw_fd()), byte, 1).build().user_data(number as u64);
+            // SAFETY: `found` outlives `complete`, which is what is tested.
+            unsafe { ring.submission().push(&read) }.unwrap();
+            if number == 0 {
+                assert_eq!(ring.submit().unwrap(), 1);
+            }
+        }
+        let other = std::fs::File::open("/dev/null").unwrap();
+        // SAFETY: both are open. The ring itself lives on, since its memory is mapped.
+        assert!(unsafe { libc::dup2(other.as_raw_fd(), ring.as_raw_fd()) } >= 0);
+        let written = AtomicBool::new(false);
+        let mut results = [0; 2];
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(std::time::Duration::from_millis(50));
+                written.store(true, Ordering::SeqCst);
+                std::io::Write::write_all(&mut writer, &[7, 8]).unwrap();
+            });
+            assert!(!complete(&mut ring, &mut results), "it did not take the second");
+            assert!(written.load(Ordering::SeqCst), "it came back before the first was read");
+        });
+        assert_eq!((results, found), ([1, 0], [7, 0]));
     }
 }
