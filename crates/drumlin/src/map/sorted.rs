@@ -43,8 +43,8 @@ impl SortedMap {
         self.memtable.tell_guide(&published);
     }
 
-    /// Sets several keys, which ascend (of equal ones the last stays): each is sought from where the one before was put in, so
-    /// that neighbours cost a few steps. They become visible one by one. O(log n) for each that has no neighbour.
+    /// Sets several keys (of equal ones the last stays). They become visible one by one. O(log n) each; they are sought side by
+    /// side, so that they wait for memory together, and less the nearer they are.
     ///
     /// # Panics
     /// As [`SortedMap::put`].

@@ -107,39 +107,73 @@ impl Guide {
     /// Where `place` is, if the guide knows any node. O(log n).
     #[inline]
     pub(super) fn find(&self, list: &impl Nodes, place: Place<'_>) -> Option<Hint> {
+        self.approach(list, place).map(|hint| self.arrive(list, hint, place))
+    }
+
+    /// Which leaf leads to `place`, and a node before it; starts to load the leaf. O(log n).
+    #[inline]
+    pub(super) fn approach(&self, list: &impl Nodes, place: Place<'_>) -> Option<Hint> {
+        let (height, mut hint) = self.begin_search()?;
+        for _ in 0..height {
+            hint = self.go_down(list, hint, place)?;
+        }
+        // SAFETY: at height 0 it is that of a leaf; see `go_down`.
+        prefetch_all(unsafe { array::<Leaf>(list.arena(), hint.leaf) });
+        Some(hint)
+    }
+
+    /// The same for several places, level by level: what one meets is loaded while the others are sought.
+    pub(super) fn approach_all(&self, list: &impl Nodes, searches: &mut [(Place<'_>, Option<Hint>)]) {
+        let Some((height, hint)) = self.begin_search() else { return };
+        searches.iter_mut().for_each(|search| search.1 = Some(hint));
+        for height in (0..height).rev() {
+            for (place, hint) in searches.iter_mut() {
+                *hint = hint.and_then(|hint| self.go_down(list, hint, *place));
+                let Some(next) = *hint else { continue };
+                // SAFETY: see `go_down`; at height 0 it is that of a leaf.
+                unsafe {
+                    match height {
+                        0 => prefetch_all(array::<Leaf>(list.arena(), next.leaf)),
+                        _ => array::<Inner>(list.arena(), next.leaf).prefetch_heads(),
+                    }
+                }
+            }
+        }
+    }
+
+    /// How many levels are above the leaves, and a search at the root, if the guide knows any node.
+    #[inline]
+    fn begin_search(&self) -> Option<(u64, Hint)> {
         let root = self.root().load(Ordering::Acquire);
-        if root == 0 {
-            return None;
+        (root != 0).then_some((root >> 32, Hint { before: 0, behind: 0, leaf: root as u32 }))
+    }
+
+    /// Goes on one level below the inner node that is the hint's `leaf` so far.
+    #[inline]
+    fn go_down(&self, list: &impl Nodes, mut hint: Hint, place: Place<'_>) -> Option<Hint> {
+        // SAFETY: read from the root or from a child, with Acquire; a unit that is not 0 is that of an inner node.
+        let inner: &Inner = unsafe { array(list.arena(), hint.leaf) };
+        let before = inner.before(self.target(place), |unit| list.is_before(unit, place));
+        if before > 1 {
+            hint.before = inner.unit(before - 1);
         }
-        let target = self.target(place);
-        let (mut height, mut unit) = (root >> 32, root as u32);
-        let mut hint = Hint { before: 0, behind: 0, leaf: 0 };
-        let is_before = |unit: u32| list.is_before(unit, place);
-        while height > 0 {
-            // SAFETY: read from the root or from a child, with Acquire; a unit that is not 0 is that of an inner node.
-            let inner: &Inner = unsafe { array(list.arena(), unit) };
-            let before = inner.before(target, is_before);
-            if before > 1 {
-                hint.before = inner.unit(before - 1);
-            }
-            unit = inner.child(before - 1);
-            if unit == 0 {
-                return None;
-            }
-            height -= 1;
-        }
-        // SAFETY: as above; at height 0 it is that of a leaf.
-        let leaf: &Leaf = unsafe { array(list.arena(), unit) };
-        prefetch_all(leaf);
-        let before = leaf.before(target, is_before);
+        hint.leaf = inner.child(before - 1);
+        (hint.leaf != 0).then_some(hint)
+    }
+
+    /// Goes on in the leaf that `approach` found for `place`. O(1).
+    #[inline]
+    pub(super) fn arrive(&self, list: &impl Nodes, mut hint: Hint, place: Place<'_>) -> Hint {
+        // SAFETY: from `approach`, which had it with Acquire.
+        let leaf: &Leaf = unsafe { array(list.arena(), hint.leaf) };
+        let before = leaf.about(self.target(place), |unit| list.is_before(unit, place));
         if before > 0 {
             hint.before = leaf.unit(before - 1);
         }
         if before < leaf.count() {
             hint.behind = leaf.unit(before);
         }
-        hint.leaf = unit;
-        Some(hint)
+        hint
     }
 
     /// Takes in a node of the list, at `place`; `leaf` is where the hint came from, or 0. Left out if others are changing
@@ -369,11 +403,11 @@ fn beginning(place: Place<'_>) -> Box<[u8]> {
     place.key()[..place.key().len().min(PREFIX_MAX)].into()
 }
 
-/// Starts to load all of an array but its first line.
+/// Starts to load all of a leaf.
 #[inline]
 fn prefetch_all(leaf: &Leaf) {
     let start: *const u8 = std::ptr::from_ref(leaf).cast();
-    for line in 1..size_of::<Leaf>() / 64 {
+    for line in 0..size_of::<Leaf>() / 64 {
         prefetch(start.wrapping_add(line * 64));
     }
 }

@@ -30,11 +30,12 @@ use super::bulk::{Gathered, Linking};
 use super::cursor::MemCursor;
 use super::filter::KeyFilter;
 use super::flush_cursor::FlushCursor;
+use super::multi_insert::TOGETHER_MAX;
 use super::node::NO_BATCH;
 use super::node::Node;
 use super::place::Place;
 use super::pool::Pool;
-use super::skiplist::{Near, Published, Reserved, SkipList};
+use super::skiplist::{Published, Reserved, SkipList};
 use super::splits::Splits;
 use super::tombstone_run::ReservedRanges;
 use super::tombstone_set::TombstoneSet;
@@ -115,8 +116,9 @@ impl MemTable {
         self
     }
 
-    /// Makes versions of keys that ascend visible, one by one, each sought from the one before: O(1) for each that is near it,
-    /// else O(log n). With a hash tier each goes its way by itself. `batch` as in [`MemTable::publish`]. Source: FloDB §4.3.
+    /// Makes versions of keys visible, one by one in their order. O(log n) each, but what they wait for they wait for side by side,
+    /// and the more of it they share the nearer they are. With a hash tier each goes its way by itself. `batch` as in
+    /// [`MemTable::publish`]. Source: FloDB §4.3.
     ///
     /// # Panics
     /// As [`MemTable::reserve`].
@@ -126,17 +128,28 @@ impl MemTable {
         lsn: Lsn,
         batch: Option<u32>,
     ) {
-        let mut near = Near::DOUBTFUL;
-        for (key, kind, value) in records {
-            if self.tier.is_some() {
+        if self.tier.is_some() {
+            for (key, kind, value) in records {
                 let node = self.reserve(key, kind, value);
                 let published = self.publish(node, lsn, batch);
                 self.tell_guide(&published);
-                continue;
             }
-            let node = self.list.new_version(key, kind, value, lsn, batch.unwrap_or(NO_BATCH));
-            self.filter.add(self.hasher.hash(key));
-            self.list.insert_behind(&mut near, node);
+            return;
+        }
+        let mut records = records.fuse();
+        loop {
+            let (mut nodes, mut hashes) = ([self.list.head(); TOGETHER_MAX], [0; TOGETHER_MAX]);
+            let mut n = 0;
+            for (key, kind, value) in records.by_ref().take(TOGETHER_MAX) {
+                hashes[n] = self.hasher.hash(key);
+                self.filter.prefetch(hashes[n]);
+                nodes[n] = self.list.new_version(key, kind, value, lsn, batch.unwrap_or(NO_BATCH));
+                n += 1;
+            }
+            if n == 0 {
+                return;
+            }
+            self.list.insert_together(&nodes[..n], |n| self.filter.add(hashes[n]));
         }
     }
 

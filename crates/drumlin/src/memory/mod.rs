@@ -41,6 +41,7 @@ mod local;
 mod loom_shadow;
 mod membuffer;
 mod memtable;
+mod multi_insert;
 mod node;
 mod notes;
 mod payoff;

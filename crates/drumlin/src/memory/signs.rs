@@ -22,7 +22,7 @@
 
 use crate::key::{Side, behind_prefix, key_prefix, shared_prefix};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use crate::sync::spin_until;
+use crate::sync::{prefetch, spin_until};
 
 use super::node::Link;
 
@@ -96,28 +96,49 @@ impl<const CAPACITY: usize, const CHILDREN: usize> Signs<CAPACITY, CHILDREN> {
         (0..self.count()).map(|n| self.child(n)).filter(|unit| *unit != 0).collect()
     }
 
+    /// Starts to load what a search of it compares.
+    #[inline]
+    pub(super) fn prefetch_heads(&self) {
+        let start: *const u8 = std::ptr::from_ref(self).cast();
+        (0..std::mem::offset_of!(Self, units)).step_by(64).for_each(|at| prefetch(start.wrapping_add(at)));
+    }
+
     /// How many signs are before the target: the first if there are children, for what is before it is found in the first
     /// child, too. Of signs with the same head `is_before` tells. O(log CAPACITY).
     #[inline]
     pub(super) fn before(&self, target: Target<'_>, is_before: impl Fn(u32) -> bool) -> usize {
-        let from = usize::from(CHILDREN > 0);
-        let count = self.count().max(from);
-        let head = match target.head(self.skip()) {
-            Ok(head) => head,
-            Err(Side::Before) => return from,
-            Err(Side::Behind) => return count,
-        };
-        let heads = &self.heads[..count];
-        let first = from + heads[from..].partition_point(|known| known.load(Ordering::Relaxed) < head);
-        let alike = heads[first..].iter().take_while(|known| known.load(Ordering::Relaxed) == head).count();
-        if alike == 0 {
-            return first;
-        }
+        let (first, alike) = self.alike(target);
         first
             + self.units[first..first + alike].partition_point(|unit| match unit.load(Ordering::Acquire) {
                 0 => false,
                 unit => is_before(unit),
             })
+    }
+
+    /// The same, but where a single one has the same head it passes for one behind, and its node is not waited for: whoever
+    /// loads those on both sides meets it at once.
+    #[inline]
+    pub(super) fn about(&self, target: Target<'_>, is_before: impl Fn(u32) -> bool) -> usize {
+        match self.alike(target) {
+            (first, 0 | 1) => first,
+            _ => self.before(target, is_before),
+        }
+    }
+
+    /// How many signs have a head before the target's (see `before`), and how many the same.
+    #[inline]
+    fn alike(&self, target: Target<'_>) -> (usize, usize) {
+        let from = usize::from(CHILDREN > 0);
+        let count = self.count().max(from);
+        let head = match target.head(self.skip()) {
+            Ok(head) => head,
+            Err(Side::Before) => return (from, 0),
+            Err(Side::Behind) => return (count, 0),
+        };
+        let heads = &self.heads[..count];
+        let first = from + heads[from..].partition_point(|known| known.load(Ordering::Relaxed) < head);
+        let alike = heads[first..].iter().take_while(|known| known.load(Ordering::Relaxed) == head).count();
+        (first, alike)
     }
 
     /// The right to change it, unless somebody else has it for long.

@@ -29,7 +29,7 @@
 //!
 //! Origin: cLSM §3.3 (items go into the lists one at a time, bottom up; only the lowest decides) and sLSM §2.2. Ours:
 //! remembered predecessors; the compare that is skipped when the next node on a lower level is the one just found too far; the
-//! loading ahead of both ways a search can go on.
+//! loading ahead of both ways a search can go on; searches side by side.
 //!
 //! Keys in the order of bytes are found by the guide: it names the node before a place, or one close to it, and the search
 //! walks on from there on level 0. What it names is compared like any other node, so a wrong hint costs time only. The other
@@ -59,10 +59,6 @@ const STEPS_MAX: usize = 16;
 
 /// Nodes that a search passes from where the guide leads it before it begins at the head.
 const GUIDED_STEPS_MAX: usize = 32;
-/// Nodes that [`SkipList::insert_behind`] passes from the node before.
-const NEAR_STEPS_MAX: usize = 8;
-/// Of the nodes that are put in behind one another the guide is told of one of so many: a search then passes half of them.
-const TOLD_OF: u32 = 4;
 /// Nodes of a level by which those of level 0 are told: a sixteenth off, in the mean.
 const COUNTED_MIN: u64 = 256;
 
@@ -104,23 +100,6 @@ impl Published {
     pub fn is_in_slot(&self) -> bool {
         self.0.is_none()
     }
-}
-
-/// Where nodes that come in the order of the list were put in last.
-pub(super) struct Near {
-    /// 0 at first.
-    unit: u32,
-    /// Nodes that the guide was not told of since it was told of one.
-    untold: u32,
-    /// Low nodes since one that was near the one before, if walks are left out then: the 1st, 2nd, 4th, 8th and so on is tried.
-    missed: Option<u32>,
-}
-
-impl Near {
-    /// For nodes that are neighbours mostly: every one is walked to.
-    pub(super) const NOWHERE: Near = Near { unit: 0, untold: 0, missed: None };
-    /// For nodes that need not be.
-    pub(super) const DOUBTFUL: Near = Near { missed: Some(0), ..Near::NOWHERE };
 }
 
 /// The last node before a place, level by level.
@@ -209,10 +188,21 @@ impl SkipList {
     }
 
     /// Has the links of a node that nobody else knows remember the node before it, level by level. The guide's leaf, or 0.
-    fn find_place(&self, node: Node<'_>) -> u32 {
+    pub(super) fn find_place(&self, node: Node<'_>) -> u32 {
+        self.find_place_by(self.hint(self.place_of_next(node)), node)
+    }
+
+    /// The place of a node that is in no list, about: its version will be the newest of its key, or is unlikely to be far from it.
+    #[inline]
+    pub(super) fn place_of_next<'a>(&'a self, node: Node<'a>) -> Place<'a> {
+        Place::before(self.nodes.key(node), Lsn::MAX)
+    }
+
+    /// The same by what the guide said.
+    #[inline]
+    pub(super) fn find_place_by(&self, hint: Option<Hint>, node: Node<'_>) -> u32 {
+        let place = self.place_of_next(node);
         let height = self.nodes.height(node);
-        // The new version will be the newest of its key, or is unlikely to be far from it.
-        let place = Place::before(self.nodes.key(node), Lsn::MAX);
         let remember = |level, last: Node<'_>| {
             if level < height {
                 // SAFETY: below the node's height.
@@ -220,7 +210,6 @@ impl SkipList {
                 link.store(last.unit(), Ordering::Relaxed);
             }
         };
-        let hint = self.hint(place);
         let guided = hint.and_then(|hint| self.follow(hint, place));
         if let Some((last, _)) = guided {
             remember(0, last);
@@ -315,55 +304,16 @@ impl SkipList {
         Published(Some(reserved))
     }
 
-    /// Puts in a node of [`SkipList::create_unlinked`] that has its version, behind the one that was put in before: with few
-    /// steps where they are neighbours. (FloDB's multi-insert; the path is the node, and where that is too far, the guide.)
-    /// True if it took no search.
-    pub(super) fn insert_behind(&self, near: &mut Near, node: Node<'_>) -> bool {
-        let place = Place::before(self.nodes.key(node), self.nodes.lsn(node));
-        let mut leaf = 0;
-        // Taller ones need their place on other levels, too.
-        let is_low = self.nodes.height(node) == 1;
-        let is_tried = is_low && near.missed.is_none_or(|missed| missed.count_ones() <= 1);
-        let last = if is_tried { self.walk_near(near, place) } else { None };
-        if let Some(missed) = near.missed.as_mut().filter(|_| is_low) {
-            *missed = if last.is_some() { 0 } else { missed.saturating_add(1) };
-        }
-        match last {
-            // SAFETY: every node has a level 0.
-            Some(last) => unsafe { self.nodes.link(node, 0) }.store(last.unit(), Ordering::Relaxed),
-            None => leaf = self.find_place(node),
-        }
-        self.link_in(node);
-        near.unit = node.unit();
-        near.untold += 1;
-        if last.is_none() || near.untold >= TOLD_OF {
-            near.untold = 0;
-            self.add_to_guide(node, leaf);
-        }
-        last.is_some()
-    }
-
-    /// The last node before `place`, if it is not far behind `near`.
-    fn walk_near(&self, near: &Near, place: Place<'_>) -> Option<Node<'_>> {
-        if near.unit == 0 {
-            return None;
-        }
-        // SAFETY: put into this list by `insert_behind`.
-        let mut last = unsafe { self.nodes.node(near.unit) };
-        if !self.is_before(last, place) {
-            return None;
-        }
-        for _ in 0..NEAR_STEPS_MAX {
-            match self.next(last) {
-                Some(follower) if self.is_before(follower, place) => last = follower,
-                _ => return Some(last),
-            }
-        }
-        None
+    /// Has a node on level 0 alone, that nobody else knows, remember that it comes behind `last`.
+    #[inline]
+    pub(super) fn place_behind(&self, last: Node<'_>, node: Node<'_>) {
+        debug_assert_eq!(self.nodes.height(node), 1);
+        // SAFETY: every node has a level 0.
+        unsafe { self.nodes.link(node, 0) }.store(last.unit(), Ordering::Relaxed);
     }
 
     /// Puts a node into the list that has its version and remembers its place.
-    fn link_in(&self, node: Node<'_>) {
+    pub(super) fn link_in(&self, node: Node<'_>) {
         let height = self.nodes.height(node);
         self.raise(height);
         let place = Place::before(self.nodes.key(node), self.nodes.lsn(node));
@@ -435,12 +385,19 @@ impl SkipList {
         if !self.guided {
             return None;
         }
-        let hint = self.guide.find(self, place)?;
+        let hint = self.guide.approach(self, place)?;
+        Some(self.arrive(hint, place))
+    }
+
+    /// Where the guide's leaf says that `place` is; starts to load the nodes that it names.
+    #[inline]
+    pub(super) fn arrive(&self, hint: Hint, place: Place<'_>) -> Hint {
+        let hint = self.guide.arrive(self, hint, place);
         for unit in [hint.before, hint.behind] {
             // SAFETY: the guide was told of it when it was linked, and handed it on with Release and Acquire.
             self.nodes.prefetch(unsafe { self.nodes.node(if unit == 0 { self.head } else { unit }) });
         }
-        Some(hint)
+        hint
     }
 
     /// The last node before `place`, and the unit of the one after it; `None` if the hint does not lead near it.
@@ -631,7 +588,7 @@ impl SkipList {
 
     /// True if `node` is before `place`.
     #[inline]
-    fn is_before(&self, node: Node<'_>, place: Place<'_>) -> bool {
+    pub(super) fn is_before(&self, node: Node<'_>, place: Place<'_>) -> bool {
         if self.bytewise { self.is_before_bytewise(node, place) } else { self.is_before_custom(node, place) }
     }
 

@@ -49,11 +49,12 @@ use crate::sync::{CachePadded, Mutex, failpoint};
 use super::backlog::{Backlog, Due};
 use super::filter::KeyFilter;
 use super::membuffer::{Membuffer, State, Word};
+use super::multi_insert::Near;
 use super::node::Node;
 use super::notes::{Note, Notes};
 use super::payoff::{Moved, Payoff};
 use super::pool::Pool;
-use super::skiplist::{Near, SkipList};
+use super::skiplist::SkipList;
 use super::splits::Splits;
 
 /// Slots so far ahead of the mover are loaded already, and the nodes so far ahead that they will be asked for.
@@ -449,7 +450,13 @@ impl TwoTier {
     }
 
     /// Puts the version that a slot holds now into the list. What else it held, if it was not this thread's to move.
-    fn move_on(&self, sorted: Sorted<'_>, near: &mut Near, position: u32, moved: &mut Moved) -> Option<Word> {
+    fn move_on<'l>(
+        &self,
+        sorted: Sorted<'l>,
+        near: &mut Near<'l>,
+        position: u32,
+        moved: &mut Moved,
+    ) -> Option<Word> {
         let list = sorted.list;
         let slot = self.buffer.slot(position);
         loop {
