@@ -66,7 +66,6 @@ pub(crate) struct Memory {
     pub jobs: Arc<Account>,
     /// Bytes that they may take.
     pub job_share: usize,
-    filter_share: usize,
     /// Bytes of flushed memtables that readers have held for a while.
     lent: AtomicUsize,
     window: Mutex<Window>,
@@ -123,7 +122,6 @@ impl Memory {
             shelf: Shelf::bounded(env.fs.clone(), reads, 3 * eighth, open_files_max),
             jobs: Arc::default(),
             job_share: eighth,
-            filter_share: (options.filter_bytes_max() / 4 * 3) as usize,
             lent: AtomicUsize::new(0),
             window: Mutex::default(),
             alarm_at: AtomicUsize::new(0),
@@ -216,12 +214,6 @@ impl Memory {
     #[inline]
     fn used(&self) -> usize {
         self.memtables.bytes().saturating_sub(self.lent.load(Ordering::Relaxed))
-    }
-
-    /// Bytes that the filters of all tries are to take of memory: 9/64. By what older tables have got they may come to 1.9 times as
-    /// many, and open tables have twice as many ([`Shelf`]): a table that is opened without its filter costs each get a read.
-    pub fn filter_share(&self) -> usize {
-        self.filter_share
     }
 
     /// Bytes that one compaction may take, with so many threads: of two or more, one compacts nothing. A quarter is left for its

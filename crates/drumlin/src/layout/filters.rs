@@ -32,6 +32,9 @@ const LEAST_BITS: f64 = 8.0;
 /// the filters of its last tier take 1 + ln 2 times what all were to take; once that tier has columns, those above take theirs besides.
 const LEAST_PART: f64 = 0.5;
 
+/// What an open table of a trie takes beside its filter, about; large ones take more, but less of what their filters take.
+const OPEN_TABLE_BYTES: u64 = 2048;
+
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct FilterBits {
@@ -148,15 +151,14 @@ impl FilterBits {
         FilterBits { by_level: allocate(&densities, bits), grids: Vec::new() }
     }
 
-    /// In a trie whose filters are to take so many bytes of memory: the tiers from the root down have theirs there, with as many bits as
-    /// there is room for, as long as these are [`LEAST_BITS`] and [`LEAST_PART`] of all. Below, filters stand in columns, with all bits.
-    pub fn with_memory(
-        mut self,
-        levels: &Levels,
-        options: &KeyspaceOptions,
-        filter_bytes: u64,
-    ) -> FilterBits {
+    /// In a trie whose tables may take so many bytes of memory while they are open. Half of what other parts leave is for filters, and
+    /// three sevenths at most: tables keep what they got (see [`LEAST_PART`]), and one that is opened without its filter costs each get a read.
+    /// The tiers from the root down have theirs there, with as many bits as there is room for, as long as these are
+    /// [`LEAST_BITS`] and [`LEAST_PART`] of all. Below, filters stand in columns, with all bits.
+    pub fn with_memory(mut self, levels: &Levels, options: &KeyspaceOptions, table_bytes: u64) -> FilterBits {
         let Some(tiers) = Tiers::of(options) else { return self };
+        let others = levels.tables().count() as u64 * OPEN_TABLE_BYTES;
+        let filter_bytes = (table_bytes / 7 * 3).min(table_bytes.saturating_sub(others) / 2);
         let full = options.filter_bits_per_key;
         let least = full.min(LEAST_BITS).max(LEAST_PART * full);
         let (mut bits, mut all) = (full, 0);
@@ -236,8 +238,10 @@ mod tests {
         // Tiers 1 and 2 begin here.
         sim.place(1, &(0..100).collect::<Vec<u64>>());
         sim.place(17, &(0..1000).collect::<Vec<u64>>());
+        let tables = sim.levels.tables().count() as u64;
+        let room = |bytes: u64| tables * OPEN_TABLE_BYTES + bytes * 2;
         let of = |bytes: u64| {
-            let bits = FilterBits::uniform(16.0).with_memory(&sim.levels, &sim.options, bytes);
+            let bits = FilterBits::uniform(16.0).with_memory(&sim.levels, &sim.options, room(bytes));
             [0, 1, 16, 17, 32].map(|level| (bits.at(level), bits.grid(level).is_some()))
         };
         let (held, columns) = ((16.0, false), (16.0, true));
@@ -249,7 +253,7 @@ mod tests {
         assert_eq!(of(150), [fewer(12.0), fewer(12.0), fewer(12.0), columns, columns]);
         assert_eq!(of(99), [held, columns, columns, columns, columns]);
         sim.options.filter_bits_per_key = 10.0;
-        let of = |bytes: u64| FilterBits::uniform(10.0).with_memory(&sim.levels, &sim.options, bytes);
+        let of = |bytes: u64| FilterBits::uniform(10.0).with_memory(&sim.levels, &sim.options, room(bytes));
         assert_eq!((of(1100).at(17), of(1100).grid(17)), (8.0, None));
         assert!(of(1099).grid(17).is_some(), "fewer than eight err too often");
         sim.options.layout = Layout::LAZY_LEVELED;

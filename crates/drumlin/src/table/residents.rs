@@ -59,6 +59,11 @@ impl Residents {
         Residents { account, limits, ring: Mutex::default() }
     }
 
+    /// Bytes that open tables may hold.
+    pub(super) fn bytes_max(&self) -> usize {
+        self.limits.bytes
+    }
+
     /// True if there is room for a table of so many bytes.
     pub(super) fn has_room(&self, bytes: usize) -> bool {
         self.ring.lock().fits(bytes, self.limits)

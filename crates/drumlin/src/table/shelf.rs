@@ -1,7 +1,7 @@
 //! What all tables of one store share: the file system, the block cache, the list of open ones, the graveyard.
 //!
 //! Memory: indexes, filters and range tombstones of open tables, and the blocks in the cache, live within one bound. The
-//! open tables may take three quarters of it; the cache has what they leave.
+//! open tables may take seven eighths of it; the cache has what they leave.
 //!
 //! Place: made by `db` at open; every [`TableHandle`] holds it.
 //!
@@ -17,8 +17,8 @@ use crate::table::graveyard::Graveyard;
 use crate::table::resident::Parts;
 use crate::table::residents::Residents;
 
-/// The cache keeps at least this fraction of the bound.
-const CACHE_SHARE_MIN: usize = 8;
+/// The cache keeps at least one of so many parts of the bound: what open tables leave, less what it evicted and cannot free yet.
+const CACHE_SHARE_MIN: usize = 9;
 
 /// The common ground of a store's tables.
 pub struct Shelf {
@@ -50,7 +50,7 @@ impl Shelf {
         bytes_max: usize,
         tables_max: usize,
     ) -> Arc<Shelf> {
-        let residents = Residents::new(Arc::default(), bytes_max / 4 * 3, tables_max);
+        let residents = Residents::new(Arc::default(), bytes_max / 8 * 7, tables_max);
         Shelf::with(fs, reads, Arc::new(BlockCache::new(bytes_max)), residents, bytes_max)
     }
 
@@ -75,6 +75,11 @@ impl Shelf {
     /// Bytes that open tables hold, closed ones included while somebody still reads them.
     pub fn resident_bytes(&self) -> usize {
         self.residents.account.bytes()
+    }
+
+    /// Bytes that open tables may take.
+    pub fn tables_bytes_max(&self) -> usize {
+        self.residents.bytes_max()
     }
 
     /// Gives `bytes` of the bound to somebody else; the cache gives way.

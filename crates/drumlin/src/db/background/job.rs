@@ -97,7 +97,7 @@ impl Store {
         let tries = self.keyspaces.all().values().filter(|keyspace| !keyspace.options().is_ordered()).count();
         let context = self.job_context(keyspace, |options| {
             let bits = FilterBits::of_merge(&levels, options, self.options.filter_bytes_max(), plan);
-            bits.with_memory(&levels, options, (self.memory.filter_share() / tries.max(1)) as u64)
+            bits.with_memory(&levels, options, (self.memory.shelf.tables_bytes_max() / tries.max(1)) as u64)
         });
         let outcome = self.always_timed(Timed::Compaction, || run_compaction(plan, &context))?;
         self.background.counters.compactions.fetch_add(1, Ordering::Relaxed);

@@ -323,6 +323,8 @@ impl Cluster {
         if !is_sound {
             return Err(field.corrupt("a table cannot have such a cluster of filters"));
         }
+        // Held as long as the table is open, and many of them.
+        cluster.rows.reserve_exact(rows as usize);
         for _ in 0..rows {
             let mut numbers = [0; 5];
             for number in &mut numbers {
