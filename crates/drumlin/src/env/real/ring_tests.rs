@@ -1,6 +1,9 @@
 //! Rings against the bytes of files, against the system's refusals, and broken on purpose.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::time::Duration;
 
 use super::*;
 use crate::env::real::file::RealReadable;
@@ -147,16 +150,19 @@ fn what_a_broken_ring_has_taken_is_waited_for() {
     let other = std::fs::File::open("/dev/null").unwrap();
     // SAFETY: both are open. The ring itself lives on, since its memory is mapped.
     assert!(unsafe { libc::dup2(other.as_raw_fd(), ring.as_raw_fd()) } >= 0);
-    let written = AtomicBool::new(false);
+    let (returned, returns) = mpsc::channel();
     let mut results = [0; 2];
     std::thread::scope(|scope| {
-        scope.spawn(|| {
-            std::thread::sleep(std::time::Duration::from_millis(50));
-            written.store(true, Ordering::SeqCst);
-            std::io::Write::write_all(&mut writer, &[7, 8]).unwrap();
+        let early = scope.spawn(move || {
+            // There is nothing to read before that; who does not wait comes back at once.
+            let early = returns.recv_timeout(Duration::from_millis(50)).is_ok();
+            writer.write_all(&[7, 8]).unwrap();
+            early
         });
         assert!(!complete(&mut ring, &mut results), "it did not take the second");
-        assert!(written.load(Ordering::SeqCst), "it came back before the first was read");
+        // Refused where nobody listens any more.
+        let _ = returned.send(());
+        assert!(!early.join().unwrap(), "it came back before the first was read");
     });
     assert_eq!((results, found), ([1, 0], [7, 0]));
 }
