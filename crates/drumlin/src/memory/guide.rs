@@ -104,12 +104,6 @@ impl Guide {
         &self.root
     }
 
-    /// Where `place` is, if the guide knows any node. O(log n).
-    #[inline]
-    pub(super) fn find(&self, list: &impl Nodes, place: Place<'_>) -> Option<Hint> {
-        self.approach(list, place).map(|hint| self.arrive(list, hint, place))
-    }
-
     /// Which leaf leads to `place`, and a node before it; starts to load the leaf. O(log n).
     #[inline]
     pub(super) fn approach(&self, list: &impl Nodes, place: Place<'_>) -> Option<Hint> {
@@ -180,7 +174,7 @@ impl Guide {
     /// what it belongs in.
     pub(super) fn add(&self, list: &impl Nodes, leaf: u32, unit: u32, place: Place<'_>) {
         let leaf_unit = match leaf {
-            0 => match self.find(list, place) {
+            0 => match self.approach(list, place) {
                 Some(hint) => hint.leaf,
                 None => return self.begin(list, unit, place),
             },

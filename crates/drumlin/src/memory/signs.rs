@@ -108,21 +108,24 @@ impl<const CAPACITY: usize, const CHILDREN: usize> Signs<CAPACITY, CHILDREN> {
     #[inline]
     pub(super) fn before(&self, target: Target<'_>, is_before: impl Fn(u32) -> bool) -> usize {
         let (first, alike) = self.alike(target);
-        first
-            + self.units[first..first + alike].partition_point(|unit| match unit.load(Ordering::Acquire) {
-                0 => false,
-                unit => is_before(unit),
-            })
+        first + self.before_of(first, alike, is_before)
     }
 
     /// The same, but where a single one has the same head it passes for one behind, and its node is not waited for: whoever
     /// loads those on both sides meets it at once.
     #[inline]
     pub(super) fn about(&self, target: Target<'_>, is_before: impl Fn(u32) -> bool) -> usize {
-        match self.alike(target) {
-            (first, 0 | 1) => first,
-            _ => self.before(target, is_before),
-        }
+        let (first, alike) = self.alike(target);
+        if alike == 1 { first } else { first + self.before_of(first, alike, is_before) }
+    }
+
+    /// How many of so many signs from the n-th on have a node that is before.
+    #[inline]
+    fn before_of(&self, n: usize, signs: usize, is_before: impl Fn(u32) -> bool) -> usize {
+        self.units[n..n + signs].partition_point(|unit| match unit.load(Ordering::Acquire) {
+            0 => false,
+            unit => is_before(unit),
+        })
     }
 
     /// How many signs have a head before the target's (see `before`), and how many the same.

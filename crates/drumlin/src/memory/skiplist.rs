@@ -192,12 +192,6 @@ impl SkipList {
         self.find_place_by(self.hint(self.place_of_next(node)), node)
     }
 
-    /// The place of a node that is in no list, about: its version will be the newest of its key, or is unlikely to be far from it.
-    #[inline]
-    pub(super) fn place_of_next<'a>(&'a self, node: Node<'a>) -> Place<'a> {
-        Place::before(self.nodes.key(node), Lsn::MAX)
-    }
-
     /// The same by what the guide said.
     #[inline]
     pub(super) fn find_place_by(&self, hint: Option<Hint>, node: Node<'_>) -> u32 {
@@ -220,6 +214,12 @@ impl SkipList {
             self.walk(self.head(), top, bottom, place, remember);
         }
         hint.map_or(0, |hint| hint.leaf)
+    }
+
+    /// The place of a node that is in no list, about: its version will be the newest of its key, or is unlikely to be far from it.
+    #[inline]
+    pub(super) fn place_of_next<'a>(&'a self, node: Node<'a>) -> Place<'a> {
+        Place::before(self.nodes.key(node), Lsn::MAX)
     }
 
     /// Makes a node that is in no list: for `bulk`.
