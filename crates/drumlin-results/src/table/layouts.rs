@@ -155,7 +155,7 @@ pub const MEASUREMENTS: &[Measurement] = &[
         program: Bench,
         with: "--layout trie --bloom-bits 16 --compression none --threads 2 --reads 200000 --direct-reads \
                --benchmarks readrandom,readmissing",
-        // The second: filters are 96 MB. A trie keeps those of the levels of which a tenth of its memory hold half, so what lies
+        // The second: filters are 96 MB. A trie keeps those of the levels of which half fit its share, so what lies
         // above the last level is to be a twentieth of the store: with tables as small for memtables as the paper's are, and
         // as many runs of the last level.
         runs: &[
