@@ -19,7 +19,7 @@ const STEPS: &[Step] = &[
     ("doc", doc),
     ("test", || show("test", &mut cargo(&tree::root(), &["test", "--workspace"]))),
     ("lazy", || other_defaults("lazy", &["sorted_memory", "lazy_layout"])),
-    ("runs", || other_defaults("runs", &["runs_memory", "tiered_layout"])),
+    ("runs", || other_defaults("runs", &["runs_memory", "tiered_layout", "values_apart"])),
     ("loom", || loom(&[])),
     ("tour", tour),
 ];

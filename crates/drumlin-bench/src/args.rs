@@ -9,7 +9,10 @@
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use drumlin::{Compression, Durability, FilterAllocation, KeyHash, Layout, Memory, Options, Parts, TwoTier};
+use drumlin::{
+    Compression, Durability, FilterAllocation, KeyHash, Layout, Memory, Options, Parts, TwoTier,
+    ValueSeparation,
+};
 
 use crate::drive::Plan;
 use crate::limits;
@@ -276,6 +279,12 @@ pub struct Bench {
     /// Bytes after which a table is cut
     #[arg(long, alias = "target_file_size_base", default_value_t = 32 << 20, value_name = "BYTES")]
     pub table_size: u64,
+    /// Values of so many bytes and more lie apart from their keys [default: none]
+    #[arg(long, alias = "min_blob_size", value_name = "BYTES")]
+    pub values_apart: Option<usize>,
+    /// What their files may take for what is live in them [default: 150]
+    #[arg(long, value_name = "PERCENT")]
+    pub values_space: Option<u16>,
     /// Bits of filter for a key
     #[arg(long, alias = "bloom_bits", default_value_t = 10.0, value_name = "BITS")]
     pub bloom_bits: f64,
@@ -378,6 +387,9 @@ impl Bench {
         limits::check(&self.limit)?;
         self.composed.check()?;
         self.laid.check()?;
+        if self.values_apart.is_none() {
+            refuse(&[("values-space", self.values_space.is_some())], "--values-apart")?;
+        }
         if self.drain > self.background {
             return Err(format!("--drain is {}, but --background is {}", self.drain, self.background));
         }
@@ -420,6 +432,10 @@ impl Bench {
             compression: self.compression.of_store(),
             block_bytes: self.block_size,
             table_bytes: self.table_size,
+            value_separation: self.values_apart.map(|min_bytes| ValueSeparation {
+                min_bytes,
+                space_percent: self.values_space.unwrap_or(ValueSeparation::default().space_percent),
+            }),
             filter_bits: self.bloom_bits,
             filter_allocation: match self.filter_allocation {
                 Allocated::BySize => FilterAllocation::BySize,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use drumlin::env::{Env, ReadMode, RealFs};
 use drumlin::{
     Compression, Db, Durability, FilterAllocation, Keyspace, KeyspaceOptions, Layout, LevelInfo, Memory,
-    Options, TwoTier, WriteOptions,
+    Options, TwoTier, ValueSeparation, WriteOptions,
 };
 
 use crate::blocks::Blocks;
@@ -45,6 +45,8 @@ pub struct Settings {
     pub block_bytes: usize,
     /// Bytes after which a table is cut.
     pub table_bytes: u64,
+    /// Long values apart.
+    pub value_separation: Option<ValueSeparation>,
     /// Bits of filter for a key.
     pub filter_bits: f64,
     /// How these are shared out among runs.
@@ -81,6 +83,7 @@ impl Default for Settings {
             compression: keyspace.compression,
             block_bytes: keyspace.block_bytes,
             table_bytes: keyspace.table_bytes,
+            value_separation: keyspace.value_separation,
             filter_bits: keyspace.filter_bits_per_key,
             filter_allocation: keyspace.filter_allocation,
             background_threads: options.background_threads,
@@ -121,6 +124,7 @@ impl Settings {
             compression: self.compression,
             block_bytes: self.block_bytes,
             table_bytes: self.table_bytes,
+            value_separation: self.value_separation,
             filter_bits_per_key: self.filter_bits,
             filter_allocation: self.filter_allocation,
             logged: self.durability != Durability::Memory,
@@ -140,6 +144,7 @@ impl Settings {
             compression: options.compression,
             block_bytes: options.block_bytes,
             table_bytes: options.table_bytes,
+            value_separation: options.value_separation,
             filter_bits: options.filter_bits_per_key,
             filter_allocation: options.filter_allocation,
             ..self
@@ -341,9 +346,10 @@ impl Engine for Store {
     fn holds(&self) -> Holds {
         let stats = self.db.stats();
         let levels = || stats.keyspaces.iter().flat_map(|keyspace| &keyspace.levels);
+        let values: u64 = stats.keyspaces.iter().map(|keyspace| keyspace.values.bytes).sum();
         Holds {
             tables: Some(levels().map(|level| level.tables as u64).sum()),
-            table_bytes: Some(levels().map(|level| level.bytes).sum()),
+            table_bytes: Some(levels().map(|level| level.bytes).sum::<u64>() + values),
             memtable_bytes: Some(stats.memtable_bytes),
             filter_bytes: Some(stats.filter_bytes),
             log_bytes: Some(stats.log_live_bytes),

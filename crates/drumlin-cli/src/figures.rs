@@ -9,7 +9,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use drumlin::{KeyspaceStats, LevelStats, Stats};
+use drumlin::{KeyspaceStats, LevelStats, Stats, ValueStats};
 
 use crate::output::{bytes, count, plural};
 
@@ -43,7 +43,7 @@ pub fn store(stats: &Stats, db: &Path, log: &LogFiles) -> String {
     }
     line("keys", format!("about {}", count(stats.keyspaces.iter().map(|k| k.keys).sum())));
     if let Some(space) = stats.space_amplification() {
-        line("space", format!("about {space:.2} bytes of tables for each that is alive"));
+        line("space", format!("about {space:.2} bytes of files for each that is alive"));
     }
     line("only in the log", plural(unflushed, "version"));
     line("waiting for merge", bytes(stats.debt_bytes));
@@ -65,6 +65,9 @@ pub fn keyspaces(stats: &Stats) -> String {
         line("only in the log", plural(keyspace.memtable_versions, "version"));
         for (number, found) in in_use(&keyspace.levels) {
             line(&format!("level {number}"), level(found));
+        }
+        if keyspace.values.files > 0 {
+            line("values", values(&keyspace.values));
         }
     }
     text
@@ -154,6 +157,7 @@ pub fn drawing(stats: &Stats) -> String {
          \x20 L0       tables as they were written from memory; they may overlap\n\
          \x20 L1...    merged tables; those of a level lie one behind the other in key order, and\n\
          \x20          the deeper the level, the older they are\n\
+         \x20 values   files of long values, apart from their keys\n\
          A version is one write of a key: a put or a delete. Old ones go when levels are merged.\n",
     );
     text
@@ -196,7 +200,23 @@ fn rows(keyspace: &KeyspaceStats) -> Vec<Row> {
         bytes: level.bytes,
         holds: format!("{}, {}", plural(level.tables as u64, "table"), plural(level.versions, "version")),
     });
-    std::iter::once(memory).chain(levels).collect()
+    let apart = (keyspace.values.files > 0).then(|| Row {
+        name: "values".into(),
+        bytes: keyspace.values.bytes,
+        holds: values(&keyspace.values),
+    });
+    std::iter::once(memory).chain(levels).chain(apart).collect()
+}
+
+/// Value files.
+fn values(found: &ValueStats) -> String {
+    let all = plural(found.files as u64, "file");
+    format!(
+        "{all}, {} for {} of {}",
+        bytes(found.bytes),
+        plural(found.values, "value"),
+        bytes(found.live_bytes)
+    )
 }
 
 /// A bar of at most [`BAR_CELLS`] cells; the least of it is seen.

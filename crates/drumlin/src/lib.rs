@@ -45,14 +45,14 @@ mod version;
 
 pub use db::{
     ApproximateSize, Batch, Cas, Db, JobFailure, Keyspace, KeyspaceStats, LatencyStats, LevelInfo,
-    LevelStats, RecoveryReport, Scan, Slice, Snapshot, Stats, VerifyProgress, VerifyReport,
+    LevelStats, RecoveryReport, Scan, Slice, Snapshot, Stats, ValueStats, VerifyProgress, VerifyReport,
     check_keyspace_name,
 };
 pub use error::{Corruption, Error, Purpose, Result, Shortage};
 pub use key::KeyHash;
 pub use options::{
     Compression, Durability, FilterAllocation, KeyspaceOptions, Layout, Memory, Options, Parts, TwoTier,
-    WriteOptions,
+    ValueSeparation, WriteOptions,
 };
 
 #[cfg(feature = "failpoints")]

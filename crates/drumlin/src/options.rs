@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::key::{ComparatorRef, KeyForm, KeyHash, KeyHasher, bytewise};
+use crate::key::{ComparatorRef, KeyForm, KeyHash, KeyHasher, VALUE_BYTES_MAX, bytewise};
 
 /// What an acknowledged write survives. A write may name its own ([`WriteOptions`]); updates (`update`, `compare_and_swap`,
 /// `put_if_absent`, `fetch_add`) and range deletions outside a batch take the store's default ([`Options::durability`]).
@@ -71,7 +71,7 @@ pub struct Options {
     /// Snapshots that nobody has used for longer than this are released when the next flush or merge begins; until then they may
     /// be used, and count as used again. Default: never.
     pub snapshot_expiry: Option<Duration>,
-    /// Directory for the tables of each level, by level number; levels not named live in the store's own. It is not stored: give
+    /// Directory for the tables of each level, by level number; levels not named live in the store's own, and so do value files. It is not stored: give
     /// the same at every open, or tables are missing ([`Error::Corruption`]). A directory belongs to one store alone: an open for
     /// writing removes every table in it that this store does not know.
     pub level_paths: BTreeMap<u32, PathBuf>,
@@ -416,6 +416,33 @@ pub enum FilterAllocation {
     Uniform,
 }
 
+/// Values apart from their keys: a flush puts those that are long into files of their own, and tables hold where. Merges carry that
+/// on and leave the values where they are, until much of a file is garbage.
+///
+/// From some KiB on puts cost a half of what they do else, or less; a get past the page cache as much as else, or less; a scan past the page cache
+/// up to twice as much. What was measured: docs/design/values.md.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ValueSeparation {
+    /// Bytes from which on a value lies apart, from 16 on. Default 4096.
+    pub min_bytes: usize,
+    /// Bytes that value files may take for what tables refer to in them, in percent from 105 to 1000: beyond that, those with the most
+    /// garbage are written anew. What was overwritten is garbage once its entry is merged away. Default 150.
+    pub space_percent: u16,
+}
+
+impl Default for ValueSeparation {
+    fn default() -> ValueSeparation {
+        ValueSeparation { min_bytes: 4096, space_percent: 150 }
+    }
+}
+
+impl ValueSeparation {
+    pub(crate) fn validate(&self) -> Result<()> {
+        within("value_separation.min_bytes", self.min_bytes, 16, VALUE_BYTES_MAX)?;
+        within("value_separation.space_percent", self.space_percent, 105, 1000)
+    }
+}
+
 /// Options of one keyspace, stored with it. [`Db::keyspace`](crate::Db::keyspace) only compares the comparator of one that exists;
 /// [`Keyspace::set_options`](crate::Keyspace::set_options) changes all but
 /// the comparator, the log, and whether it is a trie, with its levels and its hash.
@@ -450,6 +477,9 @@ pub struct KeyspaceOptions {
     pub level1_bytes: u64,
     /// Each level's target is this times the one above, from 2 to 1000. Default 10.
     pub level_ratio: u64,
+    /// Long values apart from their keys, in files of their own; those that already are stay until they are merged or collected.
+    /// Default `None`: merges bring back what lies apart.
+    pub value_separation: Option<ValueSeparation>,
 }
 
 impl Default for KeyspaceOptions {
@@ -468,6 +498,9 @@ impl Default for KeyspaceOptions {
             level0_tables: 4,
             level1_bytes: 128 << 20,
             level_ratio: 10,
+            // With `--cfg values_apart` every test has most of its values apart.
+            value_separation: cfg!(values_apart)
+                .then_some(ValueSeparation { min_bytes: 16, space_percent: 120 }),
         }
     }
 }
@@ -512,6 +545,9 @@ impl KeyspaceOptions {
         }
         self.memory.validate()?;
         self.layout.validate()?;
+        if let Some(separation) = &self.value_separation {
+            separation.validate()?;
+        }
         if !self.is_ordered() && !self.comparator.is_bytewise() {
             return Err(Error::invalid(format!(
                 "the trie layout has no order, so none can be given: drop the comparator {}, or choose another layout",

@@ -29,7 +29,7 @@ fn options() -> Options {
 }
 
 fn plain() -> KeyspaceOptions {
-    KeyspaceOptions { compression: Compression::None, ..KeyspaceOptions::default() }
+    KeyspaceOptions { compression: Compression::None, value_separation: None, ..KeyspaceOptions::default() }
 }
 
 fn of<'s>(stats: &'s Stats, operation: &str) -> &'s LatencyStats {

@@ -29,7 +29,7 @@ pub fn run_flush<C: Cursor>(
         Retention::new(comparator.clone(), context.snapshots.clone(), tombstones, KeySpans::EVERYTHING);
     memory.set(rules.heap_bytes());
     let mut merge = Merge::new(comparator, cursors);
-    let mut outputs = Outputs::new(context.clone(), 0, Arc::default());
+    let mut outputs = Outputs::new(context.clone(), 0, Arc::default(), std::iter::empty());
     // One table, however large: level 0 counts tables, and each costs every read a look.
     let bounds = PartBounds {
         start: None,

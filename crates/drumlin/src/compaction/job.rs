@@ -11,6 +11,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::apart::ValueRules;
 use super::outputs::{Outputs, PartBounds};
 use super::retain::Retention;
 use super::{CompactionOutcome, JobContext};
@@ -45,9 +46,12 @@ pub fn run_compaction(plan: &CompactionPlan, context: &JobContext) -> Result<Com
         let added = plan.tables().map(|(_, table)| (plan.output_level, table.meta().clone(), table.clone()));
         return Ok(CompactionOutcome { added: added.collect(), removed, moved: true, ..Default::default() });
     }
-    let job = Arc::new(Job::new(plan.clone(), context.clone())?);
+    let collected = Arc::clone(&plan.collected);
+    let values = ValueRules { collected, ..context.values.clone() };
+    let job = Arc::new(Job::new(plan.clone(), JobContext { values, ..context.clone() })?);
     let mut outcome = job.run()?.keep()?;
-    outcome.read_bytes = job.inputs.iter().flat_map(|(_, tables)| tables).map(|t| t.meta().file_bytes).sum();
+    outcome.read_bytes +=
+        job.inputs.iter().flat_map(|(_, tables)| tables).map(|t| t.meta().file_bytes).sum::<u64>();
     outcome.removed = removed;
     outcome.obsolete = plan.tables().map(|(_, table)| table.clone()).collect();
     Ok(outcome)
@@ -209,7 +213,8 @@ impl Job {
     }
 
     fn outputs(&self) -> Outputs {
-        Outputs::new(self.context.clone(), self.plan.output_level, self.stop.clone())
+        let inputs = self.inputs.iter().flat_map(|(_, tables)| tables).map(|table| table.meta());
+        Outputs::new(self.context.clone(), self.plan.output_level, self.stop.clone(), inputs)
     }
 
     /// The inputs that may have keys in [start, end), as one cursor, which holds `bytes` if it can; and how many it holds.

@@ -14,8 +14,8 @@ use crate::iter::merge::tests::{Entry, VecCursor, put};
 use crate::iter::{Cursor, Horizons, RangeTombstone};
 use crate::key::{Bytewise, KeyForm, KeyHash, KeyHasher, Kind, Lsn, bytewise, key_prefix};
 use crate::layout::{FilterBits, KeySpans, ManualPick, Reason, Running, hull, pick_manual};
-use crate::options::{KeyspaceOptions, Layout};
-use crate::table::{Shelf, TableOptions};
+use crate::options::{KeyspaceOptions, Layout, ValueSeparation};
+use crate::table::{Shelf, TableOptions, verify_values};
 use crate::version::Levels;
 
 const DIR: &str = "/store";
@@ -44,14 +44,16 @@ impl Rig {
             level1_bytes: 16 << 10,
             level_ratio: 4,
             block_bytes: 512,
+            value_separation: None,
             ..KeyspaceOptions::default()
         };
         let context = JobContext {
             env: Env::with_fs(fs.clone()),
             dir: Arc::new(|_| PathBuf::from(DIR)),
             next_table_id: Arc::new(AtomicU64::new(1)),
-            table_options: TableOptions::new(&options, KeyHasher::new(7)),
+            table_options: TableOptions::new(&options, KeyHasher::new(7)).with_values_in(Path::new(DIR)),
             filter_bits: FilterBits::uniform(options.filter_bits_per_key),
+            values: ValueRules::default(),
             table_bytes: options.table_bytes,
             shelf: Shelf::new(fs, Arc::new(BlockCache::new(1 << 20))),
             snapshots: Vec::new(),
@@ -71,6 +73,13 @@ impl Rig {
             model_ranges: Vec::new(),
             lsn: 1,
         }
+    }
+
+    /// From now on jobs lay all values apart.
+    fn lay_apart(mut self) -> Rig {
+        self.options.value_separation = Some(ValueSeparation { min_bytes: 16, space_percent: 120 });
+        self.context.values.min_bytes = Some(16);
+        self
     }
 
     fn put(&mut self, key: impl AsRef<[u8]>) {
@@ -134,10 +143,11 @@ impl Rig {
             inputs,
             bottom: deeper.is_empty(),
             deeper: Arc::new(deeper),
-            below,
+            below: below.into(),
             pile: Box::default(),
             borders: Box::default(),
             cuts: Vec::new(),
+            collected: Arc::default(),
             trivial_move: false,
             reason: Reason::Manual,
         }
@@ -182,7 +192,8 @@ impl Rig {
     }
 
     fn live_files(&self) -> HashSet<PathBuf> {
-        self.levels.tables().map(|table| table.path().to_path_buf()).collect()
+        let values = self.levels.values().files().map(|used| Path::new(DIR).join(used.file_name()));
+        self.levels.tables().map(|table| table.path().to_path_buf()).chain(values).collect()
     }
 
     /// Versions of a level as the files hold them.
@@ -215,7 +226,10 @@ fn loaded(fs: Arc<dyn FileSystem>) -> Rig {
 
 /// The same, with a snapshot before the range and the deletes.
 fn loaded_with(fs: Arc<dyn FileSystem>, snapshot: bool) -> Rig {
-    let mut rig = Rig::new(fs);
+    load(Rig::new(fs), snapshot)
+}
+
+fn load(mut rig: Rig, snapshot: bool) -> Rig {
     (0..120).for_each(|n| rig.put(key(n)));
     rig.flush().unwrap();
     rig.compact(0).unwrap();
@@ -235,6 +249,9 @@ fn random_flushes_and_compactions_answer_as_the_history_does() {
     for seed in 0..12 {
         let fs = MemFs::new();
         let mut rig = Rig::new(fs.clone());
+        if seed % 2 == 1 {
+            rig = rig.lay_apart();
+        }
         let mut dice = Dice(seed);
         rig.context.parallelism = 1 + dice.below(3) as usize;
         for _ in 0..12 {
@@ -259,6 +276,8 @@ fn random_flushes_and_compactions_answer_as_the_history_does() {
                 rig.apply(outcome);
             }
             rig.check(&format!("seed {seed}"));
+            let space = rig.levels.values();
+            assert!(space.amplification() <= 1.2, "seed {seed}: {space:?}");
             rig.context.shelf.sweep();
             rig.context.shelf.sweep();
             assert_eq!(files(&fs), rig.live_files(), "no file but the live tables");
@@ -431,18 +450,22 @@ fn every_failing_call_fails_the_job_and_leaves_no_file() {
         Fault::ShortWrite,
         Fault::ErrorAfter(ErrorKind::Other),
     ] {
-        for parallelism in [1, 3] {
+        for (parallelism, apart) in [(1, false), (3, false), (2, true)] {
             let (mut failures, mut number) = (0, 0);
             loop {
                 let fs = MemFs::new();
                 let faulty = FaultyFs::new(fs.clone());
-                let mut rig = loaded(faulty.clone());
+                let rig = Rig::new(faulty.clone());
+                let mut rig = load(if apart { rig.lay_apart() } else { rig }, false);
                 rig.levels.tables().for_each(|table| table.evict());
                 rig.context.parallelism = parallelism;
                 rig.context.table_bytes = 2 << 10;
                 rig.context.shelf.cache().set_is_read(true);
                 let before = files(&fs);
-                let plan = rig.plan(0);
+                let mut plan = rig.plan(0);
+                // Some are carried on, others collected.
+                let old = rig.levels.values().files().map(|used| used.file).filter(|file| file.0 % 2 == 0);
+                plan.collected = Arc::new(old.collect());
                 let (first, done) = (faulty.calls(), faulty.injected());
                 faulty.fail_at(first + number, fault);
                 let outcome = run_compaction(&plan, &rig.context);
@@ -573,8 +596,18 @@ fn what_a_job_returns_survives_a_power_loss() {
     let mut rig = loaded(fs.clone());
     rig.context.table_bytes = 2 << 10;
     let plan = rig.plan(0);
+    let mut rig = rig.lay_apart();
+    let apart = run_compaction(&plan, &rig.context).unwrap();
+    rig.context.values.min_bytes = None;
     let outcome = run_compaction(&plan, &rig.context).unwrap();
     let after = fs.crash_clone(&mut |_| Keep::No);
+    let uses: Vec<_> = apart.added.iter().flat_map(|(_, meta, _)| &meta.values).collect();
+    assert!(uses.len() > 1);
+    for used in uses {
+        let path = Path::new(DIR).join(used.file_name());
+        let check = verify_values(&*after, &path, Some(used.file_bytes), used.hash, &mut |_| {});
+        check.sound().unwrap();
+    }
     for (_, meta, table) in &outcome.added {
         assert_eq!(after.contents(table.path()).unwrap().len() as u64, meta.file_bytes);
         let shelf = Shelf::new(after.clone(), rig.context.shelf.cache().clone());

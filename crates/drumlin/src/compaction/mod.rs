@@ -3,8 +3,8 @@
 //! Place: `db`'s background threads make a [`JobContext`] and call [`run_flush`] or [`run_compaction`] with a plan of
 //! `layout`; they put the [`CompactionOutcome`] into an edit of `version`. Reads `table`s and memtables by `iter`.
 //!
-//! Parts: `retain` (which versions are kept: pure), `outputs` (tables being written, and their files if it fails), `job` (a
-//! plan, in parts side by side), `flush`.
+//! Parts: `retain` (which versions are kept: pure), `outputs` (tables being written, and their files if it fails), `apart` (values
+//! beside them), `job` (a plan, in parts side by side), `flush`.
 //!
 //! Invariants:
 //! 1. When a job returns an outcome, its files are whole, synced, under their final names, and their directory is synced:
@@ -21,11 +21,13 @@
 //! ids need to differ, not to be ordered.
 //! Tests: in the parts; `job_tests.rs` for whole jobs, with faults and crashes.
 
+mod apart;
 mod flush;
 mod job;
 mod outputs;
 pub mod retain;
 
+pub use apart::ValueRules;
 pub use flush::run_flush;
 pub use job::run_compaction;
 
@@ -56,7 +58,9 @@ pub struct JobContext {
     pub table_options: TableOptions,
     /// Filter bits of the outputs, in place of those of the options.
     pub filter_bits: FilterBits,
-    /// Bytes after which an output of a compaction is cut.
+    /// Which values lie apart.
+    pub values: ValueRules,
+    /// Bytes after which an output of a compaction is cut, and a value file.
     pub table_bytes: u64,
     /// For the handles of the outputs.
     pub shelf: Arc<Shelf>,

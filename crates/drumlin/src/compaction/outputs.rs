@@ -7,22 +7,23 @@
 //! 2. Outputs that are dropped without [`Outputs::keep`] take their files with them, also in a panic, and their blocks
 //!    from the cache.
 //! 3. An output is cut between two user keys; range tombstones are cut at the same place, so that outputs do not overlap.
-//! 4. A value is copied once: from the input's block to the output's.
+//! 4. A value is copied once: from the input's block to the output's, or to a value file (`apart`).
 //!
 //! Complexity: an entry costs the merge's comparisons, one with the key before it (`retain`) and the writer's own check.
 //! Concurrency: one thread. Tests: `job_tests.rs`.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::apart::Apart;
 use super::retain::{Retention, Verdict, Walk};
 use super::{CompactionOutcome, JobContext};
 use crate::budget::Charge;
 use crate::error::{Error, Result};
 use crate::iter::Cursor;
-use crate::key::{Comparator, Lsn};
+use crate::key::{Comparator, Kind, Lsn};
 use crate::layout::Border;
 use crate::table::{
     Spare, TableHandle, TableId, TableMeta, TableOptions, TableWriter, file_name, pile_columns,
@@ -91,6 +92,7 @@ pub(super) struct Outputs {
     /// Every table begun so far.
     ids: Vec<u64>,
     tables: Vec<(u32, TableMeta)>,
+    apart: Apart,
     entries_read: u64,
     buffers: Charge,
     /// Bytes of `buffers` that are the inputs'.
@@ -109,10 +111,17 @@ struct Open {
 }
 
 impl Outputs {
-    /// Nothing yet, to be written to `level`, or behind borders to theirs, until `stop` is set or the job is cancelled.
-    pub fn new(context: JobContext, level: u32, stop: Arc<AtomicBool>) -> Outputs {
+    /// Nothing yet, to be written to `level`, or behind borders to theirs, until `stop` is set or the job is cancelled. `inputs` are
+    /// the tables that are merged.
+    pub fn new<'a>(
+        context: JobContext,
+        level: u32,
+        stop: Arc<AtomicBool>,
+        inputs: impl Iterator<Item = &'a TableMeta>,
+    ) -> Outputs {
         let buffers = context.buffers.charge(0);
         Outputs {
+            apart: Apart::new(context.clone(), inputs),
             context,
             stop,
             level,
@@ -167,7 +176,7 @@ impl Outputs {
         self.check_cancelled()?;
         while cursor.valid() {
             let (key, value) = (cursor.key(), cursor.value());
-            let (lsn, kind) = (cursor.lsn(), cursor.kind());
+            let (lsn, mut kind) = (cursor.lsn(), cursor.kind());
             let verdict = walk.judge(key, lsn, kind);
             if walk.is_first_of_key() {
                 if bounds.end.is_some_and(|end| comparator.compare(key, end).is_ge()) {
@@ -178,6 +187,11 @@ impl Outputs {
             self.entries_read += 1;
             unchecked_bytes += key.len() + value.len();
             if verdict == Verdict::Keep {
+                if kind == Kind::Apart && self.apart.takes_along(value) {
+                    cursor.load_value()?;
+                    kind = Kind::Put;
+                }
+                let (key, value) = (cursor.key(), cursor.value());
                 while may_cut
                     && let Some((border, rest)) = borders.split_first()
                     && comparator.compare(&border.key, key).is_le()
@@ -201,7 +215,11 @@ impl Outputs {
                 if cursor.is_in_use() {
                     table.writer.next_is_in_use();
                 }
-                table.writer.add(key, lsn, kind, value)?;
+                let reference = if kind == Kind::Put { self.apart.lay(value)? } else { None };
+                match reference {
+                    Some(reference) => table.writer.add(key, lsn, Kind::Apart, &reference)?,
+                    None => table.writer.add(key, lsn, kind, value)?,
+                }
             }
             if unchecked_bytes >= TICK_BYTES {
                 self.tick(std::mem::take(&mut unchecked_bytes), open.as_mut())?;
@@ -222,6 +240,7 @@ impl Outputs {
         if let Some(last) = open {
             self.finish(last, rules, start.as_deref(), bounds.end, bounds.pile)?;
         }
+        self.apart.finish(self.tables.iter_mut().map(|(_, meta)| meta))?;
         // Other parts may take longer.
         (self.spare, self.spare_bytes) = (Spare::default(), 0);
         self.charge(0);
@@ -251,7 +270,8 @@ impl Outputs {
 
     /// Charges what the inputs, and the writer with so many bytes, have; or what the writer before it had, if that was more.
     fn charge(&mut self, writer_bytes: usize) {
-        self.buffers.set(self.input_bytes + writer_bytes.max(self.spare_bytes));
+        let values_bytes = self.apart.memory_bytes();
+        self.buffers.set(self.input_bytes + writer_bytes.max(self.spare_bytes) + values_bytes);
     }
 
     fn check_cancelled(&self) -> Result<()> {
@@ -330,18 +350,21 @@ impl Outputs {
         self.files.append(&mut other.files);
         self.ids.append(&mut other.ids);
         self.tables.append(&mut other.tables);
+        self.apart.append(&mut other.apart);
         self.dirs.append(&mut other.dirs);
         self.entries_read += other.entries_read;
     }
 
     /// Makes the new names durable and gives the tables out. Their files stay from here on.
     pub fn keep(mut self) -> Result<CompactionOutcome> {
+        self.dirs.extend(self.apart.dir().map(Path::to_path_buf));
         for dir in &self.dirs {
             self.context.env.fs.sync_dir(dir)?;
         }
         self.files.clear();
         self.ids.clear();
-        let written_bytes = self.tables.iter().map(|(_, meta)| meta.file_bytes).sum();
+        let (read_bytes, values_bytes) = self.apart.keep();
+        let tables_bytes: u64 = self.tables.iter().map(|(_, meta)| meta.file_bytes).sum();
         let added = std::mem::take(&mut self.tables)
             .into_iter()
             .map(|(level, meta)| {
@@ -351,7 +374,8 @@ impl Outputs {
                 (level, meta, table)
             })
             .collect();
-        Ok(CompactionOutcome { added, written_bytes, ..Default::default() })
+        let written_bytes = tables_bytes + values_bytes;
+        Ok(CompactionOutcome { added, read_bytes, written_bytes, ..Default::default() })
     }
 }
 

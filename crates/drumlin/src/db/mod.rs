@@ -55,7 +55,7 @@ pub use shape::LevelInfo;
 pub use size::ApproximateSize;
 pub use slice::Slice;
 pub use snapshot::Snapshot;
-pub use stats::{KeyspaceStats, LevelStats, Stats};
+pub use stats::{KeyspaceStats, LevelStats, Stats, ValueStats};
 pub use timing::LatencyStats;
 pub use verify::{VerifyProgress, VerifyReport};
 pub use write::Cas;

@@ -276,7 +276,7 @@ pub(crate) fn keyspaces_of(
     let keyspaces = stored.map(|stored| {
         let keyspace_options = version::decode_options(&stored.options, &options.comparators, directory)?;
         let hasher = keyspace_options.hasher(hasher);
-        let table_options = TableOptions::new(&keyspace_options, hasher);
+        let table_options = TableOptions::new(&keyspace_options, hasher).with_values_in(directory);
         let handles = stored.levels().into_iter().enumerate().map(|(level, metas)| {
             let place = place_of(&options.level_paths, directory, level as u32);
             let handle = |meta| TableHandle::new(&memory.shelf, place.clone(), meta, table_options.clone());

@@ -119,7 +119,7 @@ impl View {
     /// True if the newest version below the snapshot, `lsn`, is a value.
     #[inline]
     fn shows(&self, key: &[u8], lsn: Lsn, kind: Kind) -> bool {
-        kind == Kind::Put && (self.tombstones.is_empty() || !self.is_hidden(key, lsn))
+        kind != Kind::Delete && (self.tombstones.is_empty() || !self.is_hidden(key, lsn))
     }
 
     fn is_hidden(&self, key: &[u8], lsn: Lsn) -> bool {
@@ -297,6 +297,9 @@ impl Scan {
             if lsn >= view.snapshot.lsn {
                 front.next()?;
             } else if view.shows(key, lsn, front.kind()) {
+                if front.kind() == Kind::Apart {
+                    front.load_value()?;
+                }
                 return Ok(true);
             } else {
                 front.next_key()?;
@@ -326,6 +329,9 @@ impl Scan {
             while parts.valid() && parts.key() == key {
                 if parts.lsn() < view.snapshot.lsn {
                     newest = Some((parts.lsn(), parts.kind()));
+                    if parts.kind() == Kind::Apart {
+                        parts.load_value()?;
+                    }
                     value.clear();
                     value.extend_from_slice(parts.value());
                 }

@@ -33,7 +33,7 @@ pub struct ApproximateSize {
     /// memtables of which it has a few hundred versions or all, the count is exact. Of the others it is mostly right to one
     /// block a table, and to a sixteenth of a memtable; here each counts with all that it holds.
     pub versions_error: u64,
-    /// Bytes of table files, as compressed.
+    /// Bytes of table files, and of the values apart that they refer to, as compressed.
     pub table_bytes: u64,
     /// Bytes of memtables.
     pub memory_bytes: u64,

@@ -17,6 +17,7 @@ use super::superversion::SuperVersion;
 use super::timing::LatencyStats;
 use crate::options::{KeyspaceOptions, Layout, Memory};
 use crate::table::{Parts, TableHandle};
+use crate::version::ValueSpace;
 
 /// One level of a keyspace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,6 +57,33 @@ pub struct KeyspaceStats {
     pub live_bytes: u64,
     /// By level number.
     pub levels: Vec<LevelStats>,
+    /// Values apart.
+    pub values: ValueStats,
+}
+
+/// The value files of a keyspace ([`crate::ValueSeparation`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct ValueStats {
+    /// Files that tables refer to.
+    pub files: usize,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Of these, bytes of values that some table refers to: those overwritten count until their entry is merged away.
+    pub live_bytes: u64,
+    /// Values that tables refer to.
+    pub values: u64,
+}
+
+impl ValueStats {
+    fn of(space: &ValueSpace) -> ValueStats {
+        ValueStats {
+            files: space.files().count(),
+            bytes: space.files().map(|used| used.file_bytes).sum(),
+            live_bytes: space.live_bytes(),
+            values: space.files().map(|used| used.records).sum(),
+        }
+    }
 }
 
 /// A store's figures at one time. With the feature `serde` they can be serialized, without `recovery`.
@@ -162,6 +190,7 @@ impl KeyspaceStats {
             keys: size::keys_of(now),
             live_bytes: now.levels.live_bytes(),
             levels: (0..now.levels.depth()).map(|level| LevelStats::of(now.levels.level(level))).collect(),
+            values: ValueStats::of(now.levels.values()),
         }
     }
 }
@@ -256,11 +285,13 @@ impl Stats {
         ratio(self.blocks_read_by_gets, gets.operations)
     }
 
-    /// Bytes of tables for each byte of keys and values that is alive in them, about; `None` if none is. Below 1 if they
-    /// compress well.
+    /// Bytes of tables and value files for each byte of keys and values that is alive in them, about; `None` if none is. Below 1 if
+    /// they compress well.
     pub fn space_amplification(&self) -> Option<f64> {
         let levels = self.keyspaces.iter().flat_map(|keyspace| &keyspace.levels);
-        ratio(levels.map(|level| level.bytes).sum(), self.keyspaces.iter().map(|k| k.live_bytes).sum())
+        let values: u64 = self.keyspaces.iter().map(|keyspace| keyspace.values.bytes).sum();
+        let tables: u64 = levels.map(|level| level.bytes).sum();
+        ratio(tables + values, self.keyspaces.iter().map(|k| k.live_bytes).sum())
     }
 
     fn figures(&self) -> [(&'static str, u64); 31] {
@@ -338,6 +369,13 @@ impl fmt::Display for Stats {
                     f,
                     "  level {number}: {} tables, {} bytes, {} versions",
                     level.tables, level.bytes, level.versions
+                )?;
+            }
+            let ValueStats { files, bytes, live_bytes, values } = keyspace.values;
+            if files > 0 {
+                writeln!(
+                    f,
+                    "  values: {files} files, {bytes} bytes, {values} values referred to, of {live_bytes} bytes"
                 )?;
             }
         }

@@ -9,7 +9,7 @@
 //!
 //! Tests: `tests/verify.rs`, `tests/rot.rs`, `tests/closing.rs`, `table/tests/damage.rs`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -21,8 +21,8 @@ use crate::error::{Corruption, Error, Result};
 use crate::key::{KeyHasher, Lsn};
 use crate::log::{self, Mode, ScanOptions, SegmentInfo};
 use crate::options::Options;
-use crate::table::{TableCheck, TableHandle, verify_alone};
-use crate::version::{Identity, Manifest, StoreState, is_table_name};
+use crate::table::{TableCheck, TableHandle, ValueUse, verify_alone, verify_values};
+use crate::version::{Identity, Manifest, StoreState, is_table_name, value_file_hash};
 
 use super::keyspaces::KeyspaceMap;
 use super::memory::Memory;
@@ -171,8 +171,22 @@ impl<'a> Check<'a> {
     /// Tables, by what the manifest knows of them.
     fn tables(&mut self, tables: &[Arc<TableHandle>]) {
         self.progress.bytes_total = tables.iter().map(|t| t.meta().file_bytes).sum();
+        let values: BTreeMap<PathBuf, ValueUse> = tables
+            .iter()
+            .flat_map(|table| {
+                let dir = table.options().values_dir.clone();
+                table.meta().values.iter().map(move |used| (dir.join(used.file_name()), *used))
+            })
+            .collect();
+        self.progress.bytes_total += values.values().map(|used| used.file_bytes).sum::<u64>();
         for table in tables {
             self.table(table.path(), table.meta().file_bytes, |on_bytes| table.verify(on_bytes));
+        }
+        let fs = self.fs;
+        for (path, ValueUse { file_bytes, hash, .. }) in values {
+            self.table(&path, file_bytes, |on_bytes| {
+                verify_values(&**fs, &path, Some(file_bytes), hash, on_bytes)
+            });
         }
     }
 
@@ -237,13 +251,18 @@ impl<'a> Check<'a> {
             options.level_paths.values().map(PathBuf::as_path).chain([directory]).collect();
         for place in places {
             let listed = if fs.exists(place)? { fs.list(place)? } else { Vec::new() };
-            let named = listed.into_iter().filter(|entry| !entry.is_dir && is_table_name(&entry.name));
-            tables.extend(named.map(|entry| (join(place, &entry.name), entry.bytes)));
+            for entry in listed.into_iter().filter(|entry| !entry.is_dir) {
+                let values = value_file_hash(&entry.name);
+                if values.is_some() || is_table_name(&entry.name) {
+                    tables.push((join(place, &entry.name), entry.bytes, values));
+                }
+            }
         }
-        self.progress.bytes_total = tables.iter().map(|(_, bytes)| bytes).sum();
-        for (path, bytes) in tables {
-            self.table(&path, bytes, |on_bytes| {
-                verify_alone(&**fs, &path, &options.comparators, hasher, on_bytes)
+        self.progress.bytes_total = tables.iter().map(|(_, bytes, _)| bytes).sum();
+        for (path, bytes, values) in tables {
+            self.table(&path, bytes, |on_bytes| match values {
+                Some(hash) => verify_values(&**fs, &path, None, hash, on_bytes),
+                None => verify_alone(&**fs, &path, &options.comparators, hasher, on_bytes),
             });
         }
         match identity {

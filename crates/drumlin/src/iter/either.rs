@@ -75,6 +75,9 @@ impl<A: Cursor, B: Cursor> Cursor for Either<A, B> {
     fn value(&self) -> &[u8] {
         either!(self, cursor => cursor.value())
     }
+    fn load_value(&mut self) -> Result<()> {
+        either!(self, cursor => cursor.load_value())
+    }
     #[inline]
     fn is_in_use(&self) -> bool {
         either!(self, cursor => cursor.is_in_use())

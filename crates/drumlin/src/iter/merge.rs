@@ -322,6 +322,10 @@ impl<C: Cursor> Cursor for Merge<C> {
         self.children[self.heads[0].child as usize].value()
     }
 
+    fn load_value(&mut self) -> Result<()> {
+        self.children[self.heads[0].child as usize].load_value()
+    }
+
     #[inline]
     fn is_in_use(&self) -> bool {
         self.children[self.heads[0].child as usize].is_in_use()

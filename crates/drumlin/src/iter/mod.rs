@@ -64,8 +64,13 @@ pub trait Cursor: Send {
     fn lsn(&self) -> Lsn;
     /// What the version says. Panics if not valid.
     fn kind(&self) -> Kind;
-    /// The value; empty for tombstones. Panics if not valid.
+    /// The value; empty for tombstones, and where it lies apart ([`Kind::Apart`]) the reference to it, until it was loaded. Panics if
+    /// not valid.
     fn value(&self) -> &[u8];
+    /// Makes `value` that of the entry, wherever it lies, for as long as the cursor is on it.
+    fn load_value(&mut self) -> Result<()> {
+        Ok(())
+    }
     /// True if what the entry lies in was looked up of late: what is made of it will be, too. A hint.
     fn is_in_use(&self) -> bool {
         false

@@ -69,8 +69,10 @@ pub enum Kind {
     Put = 1,
     /// Every key in [key, value) is absent as of this version.
     RangeDelete = 2,
+    /// The key has the value that the reference in its place leads to: in tables alone.
+    Apart = 4,
     // Reserved by docs/formats/decisions.md:
-    // 3 merge operand, 4 value pointer, 5 put with expiry.
+    // 3 merge operand, 5 put with expiry.
 }
 
 impl Kind {
@@ -80,6 +82,7 @@ impl Kind {
             0 => Some(Kind::Delete),
             1 => Some(Kind::Put),
             2 => Some(Kind::RangeDelete),
+            4 => Some(Kind::Apart),
             _ => None,
         }
     }
@@ -90,6 +93,7 @@ impl Kind {
             Kind::Delete => "delete",
             Kind::Put => "put",
             Kind::RangeDelete => "delete_range",
+            Kind::Apart => "put, value apart",
         }
     }
 }

@@ -4,7 +4,7 @@
 //! Calls nothing that touches a file, so that a policy runs in a simulator.
 //!
 //! Parts: `span` (ranges of keys), `plan` (a compaction as a value), `running` (claims of jobs), `policy` (what all policies
-//! share), `leveled` (the policy of [`Layout::Leveled`]), `tiered` (that of all others), `filters` (the filter bits of what a job
+//! share), `values` (which value files are collected), `leveled` (the policy of [`Layout::Leveled`]), `tiered` (that of all others), `filters` (the filter bits of what a job
 //! writes). A further layout is a further policy with these functions. Policies may change while a store is open: every one takes the levels
 //! as another left them.
 //!
@@ -22,6 +22,7 @@ mod policy;
 mod running;
 mod span;
 mod tiered;
+mod values;
 
 pub use filters::FilterBits;
 pub use plan::{Border, CompactionPlan};
@@ -48,9 +49,14 @@ pub fn pick(
     oldest_snapshot: Lsn,
 ) -> Option<CompactionPlan> {
     let policy = Policy { levels, options, running, oldest_snapshot };
-    match Tiers::of(options) {
+    let of_layout = || match Tiers::of(options) {
         None => leveled::pick(&policy),
         Some(tiers) => tiered::pick(&policy, tiers),
+    };
+    if values::is_urgent(levels, options) {
+        values::pick(&policy).or_else(of_layout)
+    } else {
+        of_layout().or_else(|| values::pick(&policy))
     }
 }
 
@@ -105,11 +111,12 @@ pub fn containers_at(options: &KeyspaceOptions, level: usize) -> u64 {
 
 /// Bytes that compactions must still write before the layout is in shape, about. 0 if none is due.
 pub fn debt_bytes(levels: &Levels, options: &KeyspaceOptions) -> u64 {
-    match Tiers::of(options) {
+    let of_tables = match Tiers::of(options) {
         None => leveled::debt_bytes(levels, options),
         Some(tiers) => {
             let policy = Policy { levels, options, running: &Running::new(), oldest_snapshot: Lsn::MAX };
             tiered::debt_bytes(&policy, tiers)
         }
-    }
+    };
+    of_tables + values::debt_bytes(levels, options)
 }

@@ -12,12 +12,13 @@
 //!
 //! Concurrency: values. Tests: `leveled_tests.rs`.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
 use crate::key::Comparator;
 use crate::layout::{KeySpan, KeySpans};
-use crate::table::{TableHandle, TableMeta};
+use crate::table::{TableHandle, TableId, TableMeta};
 
 /// Why a plan was made.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -36,6 +37,8 @@ pub enum Reason {
     Upper(f64),
     /// The share of a pile that is of no use to anybody.
     Garbage(f64),
+    /// Bytes of value files for those that tables refer to there.
+    Values(f64),
     /// Tables lie deeper than the data needs.
     TooDeep,
     /// Somebody asked.
@@ -52,6 +55,7 @@ impl fmt::Display for Reason {
             Reason::Room => f.write_str("room for more runs"),
             Reason::Upper(score) => write!(f, "{score:.2} of what may lie above the last run"),
             Reason::Garbage(share) => write!(f, "{share:.2} of it garbage"),
+            Reason::Values(space) => write!(f, "value files {space:.2} times what is live"),
             Reason::TooDeep => f.write_str("deeper than the data needs"),
             Reason::Manual => f.write_str("asked for"),
         }
@@ -85,13 +89,15 @@ pub struct CompactionPlan {
     pub deeper: Arc<KeySpans>,
     /// The tables of the level below these within the plan's span, by key: an output is cut
     /// before it overlaps too many of them.
-    pub below: Vec<Arc<TableHandle>>,
+    pub below: Box<[Arc<TableHandle>]>,
     /// In a trie, the tables of the containers that the outputs come to, newest first: they come to lie over them.
     pub pile: Box<[Arc<TableHandle>]>,
     /// By key, ascending, where outputs are cut in any case, and to which level they go from there on: see `policy`.
     pub borders: Box<[Border]>,
     /// Keys, ascending, at which the job may be cut into parts of like size that run side by side.
     pub cuts: Vec<Vec<u8>>,
+    /// Value files whose values are written anew where an input refers to them.
+    pub collected: Arc<HashSet<TableId>>,
     /// True if the inputs overlap nothing and can change their level as they are.
     pub trivial_move: bool,
     /// Why.

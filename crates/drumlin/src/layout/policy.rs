@@ -18,7 +18,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::key::{Comparator, Lsn};
 use crate::layout::plan::{Border, CompactionPlan, Reason, hull, span_of};
-use crate::layout::{KeySpan, KeySpans, Running};
+use crate::layout::{KeySpan, KeySpans, Running, values};
 use crate::options::KeyspaceOptions;
 use crate::table::{TableHandle, TableMeta};
 use crate::version::Levels;
@@ -244,11 +244,12 @@ impl<'a> Policy<'a> {
             inputs,
             bottom: deeper.is_empty(),
             deeper: Arc::new(deeper),
-            below: self.tables(last + 1)[self.overlapping(last + 1, &span)].to_vec(),
+            below: self.tables(last + 1)[self.overlapping(last + 1, &span)].into(),
             pile: Box::default(),
             borders: borders.into(),
             span,
             cuts,
+            collected: values::garbage(self.levels, self.options),
             trivial_move: false,
             reason,
         };

@@ -154,6 +154,7 @@ pub(super) fn decode_entry<'a>(body: &mut Decoder<'a>) -> Result<Option<Entry<'a
     let expected = if flags & FLAG_EXPECTED != 0 { Some(Lsn(body.u64()?)) } else { None };
     let (key, value) = (body.take(key_bytes)?, body.take(value_bytes)?);
     match Kind::from_u8(kind_byte) {
+        Some(Kind::Apart) => Err(EntryFault::Bad("a reference to a value file, which only tables have")),
         Some(_) if flags & !FLAG_EXPECTED != 0 => Err(EntryFault::Newer),
         Some(kind) => Ok(Some(Entry { keyspace, kind, expected, key, value })),
         None if kind_byte >= 0x80 => Ok(None),

@@ -142,6 +142,8 @@ pub struct TableCursor<H: Deref<Target = TableHandle> + Send = Arc<TableHandle>>
     gathering: Option<Box<Gathering<H>>>,
     /// Walks the sorted part of a hashed table alone.
     is_of_sorted_part: bool,
+    /// A reference, and the value it leads to.
+    apart: Option<(Vec<u8>, SharedBlock)>,
 }
 
 /// What the walk of a hashed table needs besides.
@@ -173,6 +175,7 @@ impl<H: Deref<Target = TableHandle> + Send + Clone> TableCursor<H> {
             left_key: Vec::new(),
             gathering: None,
             is_of_sorted_part: false,
+            apart: None,
         }
     }
 
@@ -431,7 +434,8 @@ impl<H: Deref<Target = TableHandle> + Send + Clone> TableCursor<H> {
     /// Steps over entries of kinds that may be skipped, in the direction given.
     #[inline]
     fn settle(&mut self, forward: bool) -> Result<()> {
-        while self.walk.is_on() && self.walk.kind() > Kind::Put as u8 {
+        while self.walk.is_on() && self.walk.kind() > Kind::Put as u8 && self.walk.kind() != Kind::Apart as u8
+        {
             self.skip_unknown(forward)?;
         }
         Ok(())
@@ -675,13 +679,36 @@ impl<H: Deref<Target = TableHandle> + Send + Clone> Cursor for TableCursor<H> {
     #[inline]
     fn kind(&self) -> Kind {
         assert!(self.walk.is_on(), "the cursor is on an entry");
-        if self.walk.kind() == Kind::Put as u8 { Kind::Put } else { Kind::Delete }
+        match self.walk.kind() {
+            kind if kind == Kind::Put as u8 => Kind::Put,
+            kind if kind == Kind::Apart as u8 => Kind::Apart,
+            _ => Kind::Delete,
+        }
     }
 
     #[inline]
     fn value(&self) -> &[u8] {
         assert!(self.walk.is_on(), "the cursor is on an entry");
-        &self.buffer.bytes()[self.walk.value()]
+        let stored = &self.buffer.bytes()[self.walk.value()];
+        match &self.apart {
+            Some((reference, value)) if *reference == *stored && self.kind() == Kind::Apart => value,
+            _ => stored,
+        }
+    }
+
+    fn load_value(&mut self) -> Result<()> {
+        if self.kind() != Kind::Apart {
+            return Ok(());
+        }
+        let reference = &self.buffer.bytes()[self.walk.value()];
+        if self.apart.as_ref().is_none_or(|(loaded, _)| *loaded != *reference) {
+            let value = self.table.value(reference, self.options.fill_cache)?;
+            let mut loaded = self.apart.take().map(|(loaded, _)| loaded).unwrap_or_default();
+            loaded.clear();
+            loaded.extend_from_slice(reference);
+            self.apart = Some((loaded, value));
+        }
+        Ok(())
     }
 
     #[inline]

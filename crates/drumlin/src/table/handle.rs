@@ -39,6 +39,7 @@ use crate::table::hashed::{self, Bucket, Cluster, Columns, Hashed, HashedParts, 
 use crate::table::index::{Index, Place};
 use crate::table::reads::block_was_read;
 use crate::table::resident::{Parts, Resident};
+use crate::table::values::{ValueFile, ValueRef};
 use crate::table::{Shelf, TableCheck, TableMeta, TableOptions, Version, file_name, verify};
 
 pub use steps::{Given, Step, Wanted, read_together};
@@ -51,6 +52,8 @@ pub struct TableHandle {
     options: TableOptions,
     resident: EpochArc<Resident>,
     opening: Mutex<()>,
+    /// What its entries refer to, by id.
+    values: Box<[Arc<ValueFile>]>,
     obsolete: AtomicBool,
     /// Read since the hand of the open tables passed it last.
     used: AtomicBool,
@@ -138,6 +141,7 @@ impl TableHandle {
     pub fn new(shelf: &Arc<Shelf>, dir: PathBuf, meta: TableMeta, options: TableOptions) -> Arc<TableHandle> {
         Arc::new_cyclic(|me| TableHandle {
             path: dir.join(file_name(meta.id, meta.content_hash)),
+            values: shelf.values.join(&options.values_dir, &meta.values),
             shelf: shelf.clone(),
             meta,
             options,
@@ -182,6 +186,9 @@ impl TableHandle {
         self.mark_used();
         let cached = Cached { table: self, resident, guard };
         Ok(match self.search(resident, key, hash, at, known, cached)? {
+            Search::Found(version) if version.kind == Kind::Apart => {
+                self.whole_if_cached(version, guard)?.map(Some)
+            }
             Search::Found(version) => Some(Some(version)),
             Search::Absent => Some(None),
             Search::Miss | Search::Skip => None,
@@ -205,7 +212,7 @@ impl TableHandle {
         let resident = self.resident()?;
         let fetched = Fetched { table: self, resident: &resident };
         match self.search(&resident, key, hash, at, known, fetched)? {
-            Search::Found(version) => Ok(Some(version)),
+            Search::Found(version) => self.whole(version).map(Some),
             Search::Absent | Search::Miss => Ok(None),
             Search::Skip => self.get_behind_unknown(key, at),
         }
@@ -370,7 +377,7 @@ impl TableHandle {
             Err(malformed) => return Err(resident.malformed(place()?)(malformed)),
         };
         let kind = match Kind::from_u8(entry.kind) {
-            Some(kind @ (Kind::Put | Kind::Delete)) => kind,
+            Some(kind @ (Kind::Put | Kind::Delete | Kind::Apart)) => kind,
             _ => match known_kind(entry.kind, resident, place()?)? {
                 Some(kind) => kind,
                 None => return Ok(Search::Skip),
@@ -389,7 +396,46 @@ impl TableHandle {
         if !cursor.valid() || self.options.comparator.compare(cursor.key(), key).is_ne() {
             return Ok(None);
         }
-        Ok(Some(Version { lsn: cursor.lsn(), kind: cursor.kind(), value: cursor.value().to_vec() }))
+        self.whole(Version { lsn: cursor.lsn(), kind: cursor.kind(), value: cursor.value().to_vec() })
+            .map(Some)
+    }
+
+    /// The file that a reference of this table leads to.
+    fn value_file(&self, reference: &[u8]) -> Result<(&ValueFile, ValueRef)> {
+        let corrupt = |what: String| Error::corruption(&self.path, None, what);
+        let value =
+            ValueRef::decode(reference).map_err(|_| corrupt("a reference to a value is malformed".into()))?;
+        match self.values.binary_search_by_key(&value.file, |file| file.id()) {
+            Ok(at) => Ok((&*self.values[at], value)),
+            Err(_) => Err(corrupt(format!(
+                "an entry refers to the file {:08} of values, which the manifest does not name with this table",
+                value.file.0
+            ))),
+        }
+    }
+
+    /// The value that a reference of this table leads to. May read a file, so the epoch must not be pinned.
+    pub(super) fn value(&self, reference: &[u8], keeps: bool) -> Result<SharedBlock> {
+        let (file, value) = self.value_file(reference)?;
+        file.read(&self.shelf, &value, keeps)
+    }
+
+    /// The version with its value in place of a reference.
+    #[inline]
+    fn whole(&self, version: Version) -> Result<Version> {
+        if version.kind != Kind::Apart {
+            return Ok(version);
+        }
+        let value = self.value(&version.value, true)?.to_vec();
+        Ok(Version { kind: Kind::Put, value, ..version })
+    }
+
+    /// The same of one that lies apart, if its value is in memory.
+    #[cold]
+    fn whole_if_cached(&self, version: Version, guard: &Guard) -> Result<Option<Version>> {
+        let (file, value) = self.value_file(&version.value)?;
+        let cached = file.cached(&self.shelf, &value, guard).map(|value| value.to_vec());
+        Ok(cached.map(|value| Version { kind: Kind::Put, value, ..version }))
     }
 
     /// The range tombstones. No I/O if there are none.
@@ -531,6 +577,7 @@ impl TableHandle {
     /// The file is to be removed once the last handle has gone: by [`Shelf::sweep`].
     pub fn mark_obsolete(self: &Arc<Self>) {
         if !self.obsolete.swap(true, Ordering::Relaxed) {
+            self.shelf.values.leave(&self.values);
             self.shelf.graveyard.add(Arc::clone(self));
         }
     }
@@ -636,7 +683,7 @@ impl TableHandle {
 #[inline]
 pub(super) fn known_kind(kind: u8, resident: &Resident, place: Place) -> Result<Option<Kind>> {
     match Kind::from_u8(kind) {
-        Some(kind @ (Kind::Put | Kind::Delete)) => Ok(Some(kind)),
+        Some(kind @ (Kind::Put | Kind::Delete | Kind::Apart)) => Ok(Some(kind)),
         Some(Kind::RangeDelete) => Err(resident.origin(place).corruption("a range delete among the entries")),
         None if kind >= 0x80 => Ok(None),
         None => {
@@ -648,6 +695,7 @@ pub(super) fn known_kind(kind: u8, resident: &Resident, place: Place) -> Result<
 
 impl Drop for TableHandle {
     fn drop(&mut self) {
+        self.shelf.values.let_go(&self.values);
         failpoint::hit("table::dropped");
     }
 }

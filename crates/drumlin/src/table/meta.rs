@@ -12,7 +12,7 @@ use std::cmp::Ordering;
 use crate::encoding::{FileDecoder, IGNORABLE, put_field, put_numbers};
 use crate::error::Result;
 use crate::key::{Comparator, Lsn};
-use crate::table::{Sample, TableId};
+use crate::table::{Sample, TableId, ValueUse};
 
 /// Describes one table. Make one by `TableWriter::finish`, or from `Default` in tests and simulators.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -53,6 +53,8 @@ pub struct TableMeta {
     pub sample: Sample,
     /// Versions that have a newer one of their key before them in the table; 0 if nobody said.
     pub hidden: u64,
+    /// The value files that its entries refer to, by id.
+    pub values: Vec<ValueUse>,
 }
 
 const ID: u8 = 1;
@@ -72,6 +74,8 @@ const GLOBAL_VERSION: u8 = 14;
 const CREATED_AT_MS: u8 = IGNORABLE | 15;
 const SAMPLE: u8 = IGNORABLE | 16;
 const HIDDEN: u8 = IGNORABLE | 17;
+/// Whoever does not know it would remove what the table needs.
+const VALUES: u8 = 18;
 /// Fields that every record has, as a bit set of tags.
 const ALWAYS: u64 = 1 << ID
     | 1 << FILE_BYTES
@@ -118,6 +122,10 @@ impl TableMeta {
         if self.hidden != 0 {
             put_numbers(out, HIDDEN, &[self.hidden]);
         }
+        if !self.values.is_empty() {
+            let numbers: Vec<u64> = self.values.iter().flat_map(ValueUse::numbers).collect();
+            put_numbers(out, VALUES, &numbers);
+        }
     }
 
     /// Reads what `encode` wrote, to the end of `fields`.
@@ -143,6 +151,15 @@ impl TableMeta {
                 GLOBAL_VERSION => meta.global_version = Some(Lsn(field.varint()?)),
                 CREATED_AT_MS => meta.created_at_ms = field.varint()?,
                 HIDDEN => meta.hidden = field.varint()?,
+                VALUES => {
+                    while !field.is_empty() {
+                        let mut numbers = [0; 5];
+                        for number in &mut numbers {
+                            *number = field.varint()?;
+                        }
+                        meta.values.push(ValueUse::from_numbers(numbers));
+                    }
+                }
                 SAMPLE => {
                     let mut numbers = Vec::new();
                     while !field.is_empty() {
@@ -163,6 +180,11 @@ impl TableMeta {
             return Err(fields.corrupt("a table's record lacks fields"));
         }
         Ok(meta)
+    }
+
+    /// Bytes of its file, and of the values apart that its entries refer to.
+    pub fn held_bytes(&self) -> u64 {
+        self.file_bytes + self.values.iter().map(|used| used.bytes).sum::<u64>()
     }
 
     /// True if the table may hold keys from `start` to `end`; `None` is unbounded,
@@ -230,6 +252,10 @@ mod tests {
             global_version: Some(Lsn(8)),
             created_at_ms: 1_700_000_000_000,
             sample: Sample::from_numbers(&[5, 1, 2, 3]).expect("a sample"),
+            values: vec![
+                ValueUse { file: TableId(7), file_bytes: 1 << 20, hash: u64::MAX, records: 3, bytes: 4096 },
+                ValueUse { file: TableId(9), ..ValueUse::default() },
+            ],
             hidden: 40,
         }
     }

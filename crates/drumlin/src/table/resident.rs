@@ -320,11 +320,6 @@ impl Resident {
         Ok(leaf)
     }
 
-    /// True if `read` takes the block by one read into a buffer.
-    pub(super) fn is_read_at_once(&self, place: Place) -> bool {
-        place.end() <= self.file.bytes() && (TRAILER_BYTES as u64..LARGE_FRAME_BYTES).contains(&place.bytes)
-    }
-
     /// What `read` makes of the bytes of such a block.
     pub(super) fn decode(&self, place: Place, stored: &[u8]) -> Result<SharedBlock> {
         frame::check(stored, self.origin(place))?.to_shared()
@@ -356,8 +351,13 @@ fn check_index(block: &[u8], options: &TableOptions) -> Result<(), Malformed> {
     Index::parse(block)?.validate(Order::of(&*options.comparator))
 }
 
+/// True if `read_block` takes the frame by one read into a buffer.
+pub(super) fn is_read_at_once(file: &dyn ReadableFile, place: Place) -> bool {
+    place.end() <= file.bytes() && (TRAILER_BYTES as u64..LARGE_FRAME_BYTES).contains(&place.bytes)
+}
+
 /// The frame at `place`, decoded.
-fn read_block(file: &dyn ReadableFile, origin: Origin<'_>, place: Place) -> Result<SharedBlock> {
+pub(super) fn read_block(file: &dyn ReadableFile, origin: Origin<'_>, place: Place) -> Result<SharedBlock> {
     if place.end() > file.bytes() || place.bytes < TRAILER_BYTES as u64 {
         return Err(origin.corruption("a block would end behind the file"));
     }

@@ -16,9 +16,13 @@ use crate::table::TableHandle;
 use crate::table::graveyard::Graveyard;
 use crate::table::resident::Parts;
 use crate::table::residents::Residents;
+use crate::table::values::ValueFiles;
 
 /// The cache keeps at least one of so many parts of the bound: what open tables leave, less what it evicted and cannot free yet.
 const CACHE_SHARE_MIN: usize = 9;
+
+/// Beside so many open tables one value file may be open.
+const VALUE_FILES_PART: usize = 2;
 
 /// The common ground of a store's tables.
 pub struct Shelf {
@@ -28,6 +32,7 @@ pub struct Shelf {
     pub(super) cache: Arc<BlockCache>,
     pub(super) graveyard: Graveyard,
     pub(super) residents: Residents,
+    pub(super) values: ValueFiles,
     /// Bytes for open tables and cache together.
     bytes_max: usize,
     /// Bytes of that which somebody else needs now.
@@ -39,7 +44,7 @@ impl Shelf {
     #[cfg(test)]
     pub fn new(fs: Arc<dyn FileSystem>, cache: Arc<BlockCache>) -> Arc<Shelf> {
         let residents = Residents::new(Arc::default(), usize::MAX, usize::MAX);
-        Shelf::with(fs, ReadMode::Buffered, cache, residents, usize::MAX)
+        Shelf::with(fs, ReadMode::Buffered, cache, residents, ValueFiles::new(usize::MAX), usize::MAX)
     }
 
     /// For tables in `fs`, read as `reads` says, that take at most `bytes_max` while open, cached blocks included, and of which at
@@ -51,7 +56,8 @@ impl Shelf {
         tables_max: usize,
     ) -> Arc<Shelf> {
         let residents = Residents::new(Arc::default(), bytes_max / 8 * 7, tables_max);
-        Shelf::with(fs, reads, Arc::new(BlockCache::new(bytes_max)), residents, bytes_max)
+        let values = ValueFiles::new(tables_max / VALUE_FILES_PART);
+        Shelf::with(fs, reads, Arc::new(BlockCache::new(bytes_max)), residents, values, bytes_max)
     }
 
     fn with(
@@ -59,6 +65,7 @@ impl Shelf {
         reads: ReadMode,
         cache: Arc<BlockCache>,
         residents: Residents,
+        values: ValueFiles,
         bytes_max: usize,
     ) -> Arc<Shelf> {
         Arc::new(Shelf {
@@ -67,6 +74,7 @@ impl Shelf {
             cache,
             graveyard: Graveyard::new(),
             residents,
+            values,
             bytes_max,
             lent: AtomicUsize::new(0),
         })
@@ -113,10 +121,11 @@ impl Shelf {
         &self.cache
     }
 
-    /// Removes the files and cached blocks of obsolete tables that nobody holds; how many are still held.
+    /// Removes the files and cached blocks of obsolete tables that nobody holds, and of the value files that only such referred to; how
+    /// many tables are still held.
     /// Removes files: not for a thread that only reads.
     pub fn sweep(&self) -> usize {
-        self.bury(self.graveyard.take_free());
+        self.bury(self.graveyard.take_free(), false);
         self.residents.tidy();
         self.fit_cache();
         self.graveyard.len()
@@ -124,14 +133,22 @@ impl Shelf {
 
     /// Removes the files of all obsolete tables, held or not: nobody may read any more, and no more tables may come.
     pub fn sweep_all(&self) {
-        self.bury(self.graveyard.take_all());
+        self.bury(self.graveyard.take_all(), true);
     }
 
-    fn bury(&self, tables: Vec<Arc<TableHandle>>) {
+    fn bury(&self, tables: Vec<Arc<TableHandle>>, is_closed: bool) {
         for table in tables {
             table.evict_blocks();
             // If this fails, the file is an orphan, which the next open removes.
             let _ = self.fs.remove(table.path());
+        }
+        let garbage = self.values.take_garbage(is_closed);
+        if !garbage.is_empty() {
+            let ids: Vec<u64> = garbage.iter().map(|file| file.id().0).collect();
+            self.cache.evict_tables(&ids);
+        }
+        for file in garbage {
+            let _ = self.fs.remove(file.path());
         }
     }
 }

@@ -32,6 +32,7 @@ use crate::table::hashed::{Bucket, Columns, Entry, Hashed, HashedParts, Records,
 use crate::table::index::{Fence, Index, Place};
 use crate::table::properties::Properties;
 use crate::table::resident::Resident;
+use crate::table::values::{Uses, ValueRef, ValueUse};
 use crate::table::{TableMeta, TableOptions};
 
 /// What has been seen so far.
@@ -46,6 +47,8 @@ struct Check<'a> {
     stored: Vec<u8>,
     block: Vec<u8>,
     seen: TableMeta,
+    /// What entries refer to in value files.
+    uses: Uses,
     /// The last entry, and the entry before while one is being checked.
     last_key: Vec<u8>,
     last_lsn: Lsn,
@@ -81,7 +84,7 @@ impl TableCheck {
         }
     }
 
-    fn run(
+    pub(super) fn run(
         fs: &dyn FileSystem,
         path: &Path,
         file_bytes: u64,
@@ -174,6 +177,7 @@ fn check(
         stored: Vec::new(),
         block: Vec::new(),
         seen: TableMeta { min_lsn: Lsn::MAX, ..TableMeta::default() },
+        uses: Uses::default(),
         last_key: Vec::new(),
         last_lsn: Lsn::MAX,
         is_behind_an_entry: false,
@@ -319,6 +323,12 @@ impl Check<'_> {
             return Err(wrong("the filter denies a key of the table"));
         }
         let kind = known_kind(kind, resident, place)?;
+        let mut value_bytes = value.len() as u64;
+        if kind == Some(Kind::Apart) {
+            let apart = ValueRef::decode(value).map_err(|_| wrong("a reference to a value is malformed"))?;
+            self.uses.add(&apart);
+            value_bytes = apart.value_bytes;
+        }
         let seen = &mut self.seen;
         let comparator = &*self.options.comparator;
         if seen.entries == 0 || comparator.compare(key, &seen.smallest).is_lt() {
@@ -329,7 +339,7 @@ impl Check<'_> {
         }
         seen.entries += 1;
         seen.deletes += u64::from(kind == Some(Kind::Delete));
-        seen.raw_bytes += (self.options.form.user(key).len() + value.len()) as u64;
+        seen.raw_bytes += self.options.form.user(key).len() as u64 + value_bytes;
         seen.min_lsn = seen.min_lsn.min(lsn);
         seen.max_lsn = seen.max_lsn.max(lsn);
         Ok(())
@@ -494,6 +504,12 @@ impl Check<'_> {
         // Under a global version the tombstones' own LSNs, and perhaps fragments, are gone.
         if bounds(seen) != bounds(meta) || (stored_lsns && counts(seen) != counts(meta)) {
             let what = "the entries are not those that the properties count";
+            return Err(Error::corruption(path, self.resident.footer.properties.offset, what));
+        }
+        let told = |used: &ValueUse| (used.file, used.records, used.bytes);
+        let is_told = hash_bits == u128::MAX;
+        if is_told && !meta.values.iter().map(told).eq(self.uses.finish().iter().map(told)) {
+            let what = "the entries do not refer to the values that the manifest counts";
             return Err(Error::corruption(path, self.resident.footer.properties.offset, what));
         }
         let hash = self.hash.digest128();

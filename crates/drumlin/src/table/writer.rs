@@ -15,70 +15,30 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use xxhash_rust::xxh3::Xxh3;
-
 use crate::cache::BlockCache;
 use crate::env::WritableFile;
 use crate::error::{Error, Result};
 use crate::filter::{FilterBuilder, Grid};
 use crate::iter::Tombstones;
 use crate::key::{KEY_BYTES_MAX, Kind, Lsn, VALUE_BYTES_MAX, key_prefix};
-use crate::pages::{PageVec, Pages, append};
+use crate::pages::PageVec;
 use crate::table::block::{BlockBuilder, Order};
 use crate::table::footer::{FOOTER_BYTES, Footer};
-use crate::table::frame::{Frame, FrameEncoder};
+use crate::table::frame::FrameEncoder;
 use crate::table::hashed::{
     self, Cluster, Columns, Entry, Hashed, Poured, Record, STAGED_BYTES_MAX, Stage, columns_of,
 };
-use crate::table::index::{IndexBuilder, Place, separator};
+use crate::table::index::{IndexBuilder, separator};
+use crate::table::output::{BUFFER_BYTES, Output};
 use crate::table::properties::{Properties, placed};
 use crate::table::sample::Sampler;
 use crate::table::tombstone_block::{self, Form};
+use crate::table::values::{Uses, ValueRef};
 use crate::table::warm::Warm;
 use crate::table::{TableId, TableMeta, TableOptions};
 
-/// Bytes gathered before they are appended to the file.
-const BUFFER_BYTES: usize = 256 << 10;
 /// Memory that a block builder keeps from block to block.
 const BLOCK_KEEP_BYTES: usize = 1 << 20;
-
-/// The file being written, with its buffer and running hash.
-struct Output {
-    file: Box<dyn WritableFile>,
-    buffer: PageVec<u8>,
-    offset: u64,
-    hash: Xxh3,
-}
-
-impl Output {
-    fn append(&mut self, bytes: &[u8]) -> Result<()> {
-        self.hash.update(bytes);
-        self.offset += bytes.len() as u64;
-        if self.buffer.len() + bytes.len() > BUFFER_BYTES {
-            self.flush()?;
-        }
-        if bytes.len() >= BUFFER_BYTES {
-            return self.file.append(bytes);
-        }
-        append(&mut self.buffer, bytes);
-        Ok(())
-    }
-
-    fn append_frame(&mut self, frame: &Frame<'_>) -> Result<Place> {
-        let place = Place { offset: self.offset, bytes: frame.bytes() as u64 };
-        self.append(frame.body)?;
-        self.append(&frame.trailer)?;
-        Ok(place)
-    }
-
-    fn flush(&mut self) -> Result<()> {
-        if !self.buffer.is_empty() {
-            self.file.append(&self.buffer)?;
-            self.buffer.clear();
-        }
-        Ok(())
-    }
-}
 
 /// True if the filter is written in columns.
 fn is_columned(options: &TableOptions) -> bool {
@@ -127,6 +87,8 @@ pub struct TableWriter {
     /// Where the last finished data block ends, until the next key says how short its fence may be.
     fence_due: Option<u64>,
     contents: TableMeta,
+    /// What the entries refer to, by value file.
+    uses: Uses,
     failed: bool,
     warm: Option<Warm>,
     /// The next entry lay in a block in use.
@@ -145,12 +107,7 @@ impl TableWriter {
         TableWriter {
             path,
             bytewise,
-            out: Output {
-                file,
-                buffer: PageVec::with_capacity_in(BUFFER_BYTES, Pages),
-                offset: 0,
-                hash: Xxh3::new(),
-            },
+            out: Output::new(file),
             encoder: FrameEncoder::new(options.compression),
             stage: (options.hashed && options.form.placer().is_some()).then(Stage::new),
             data_start: 0,
@@ -170,6 +127,7 @@ impl TableWriter {
             last_pushed: Lsn::MAX,
             fence_due: None,
             contents: TableMeta { id, seed: id.0, min_lsn: Lsn::MAX, ..TableMeta::default() },
+            uses: Uses::default(),
             failed: false,
             warm: None,
             next_is_in_use: false,
@@ -237,7 +195,8 @@ impl TableWriter {
     }
 
     /// Appends one version. It must lie behind the last one in internal order; `kind` is
-    /// [`Kind::Put`] or [`Kind::Delete`]. [`Error::InvalidArgument`] otherwise, and nothing is added.
+    /// [`Kind::Put`], [`Kind::Delete`], or [`Kind::Apart`] with a reference for its value. [`Error::InvalidArgument`] otherwise, and
+    /// nothing is added.
     pub fn add(&mut self, key: &[u8], lsn: Lsn, kind: Kind, value: &[u8]) -> Result<()> {
         if kind == Kind::RangeDelete {
             return Err(Error::invalid("range deletes are no table entries: they go to set_tombstones"));
@@ -269,7 +228,14 @@ impl TableWriter {
                 "table entries must ascend by key, then descend by LSN: {key:?} at {lsn} comes too late"
             )));
         }
+        let apart = (kind == Kind::Apart as u8).then(|| ValueRef::decode(value)).transpose();
+        let apart = apart.map_err(|_| Error::invalid(format!("the reference of {key:?} is malformed")))?;
         let added = self.add_checked(key, lsn, kind, value, first || ordering.is_lt());
+        let value_bytes = apart.map_or(value.len() as u64, |apart| apart.value_bytes);
+        self.contents.raw_bytes += self.options.form.user(key).len() as u64 + value_bytes;
+        if let Some(apart) = apart {
+            self.uses.add(&apart);
+        }
         self.failed |= added.is_err();
         added
     }
@@ -305,7 +271,6 @@ impl TableWriter {
         contents.deletes += u64::from(kind == Kind::Delete as u8);
         contents.min_lsn = contents.min_lsn.min(lsn);
         contents.max_lsn = contents.max_lsn.max(lsn);
-        contents.raw_bytes += (self.options.form.user(key).len() + value.len()) as u64;
         self.last_lsn = lsn;
         Ok(())
     }
@@ -432,15 +397,15 @@ impl TableWriter {
         properties.cluster = self.cluster.take();
         self.write_index(&mut properties)?;
         // What only the choice of a job hangs on is the manifest's: files are as they always were.
-        let block = properties.encode(&TableMeta { hidden: 0, ..self.contents.clone() });
+        let block = properties.encode(&TableMeta { hidden: 0, values: Vec::new(), ..self.contents.clone() });
         let frame = FrameEncoder::encode_raw(&block, seed, self.out.offset);
         let place = self.out.append_frame(&frame)?;
         let file_bytes = self.out.offset + FOOTER_BYTES as u64;
         self.out.append(&Footer { properties: place, seed, file_bytes }.encode())?;
-        self.out.flush()?;
-        self.out.file.sync()?;
+        self.contents.content_hash = self.out.finish()?;
         self.contents.file_bytes = file_bytes;
-        self.contents.content_hash = self.out.hash.digest128();
+        // Of the files it knows no more than their ids: whoever wrote them, or the inputs, does.
+        self.contents.values = self.uses.finish();
         Ok((self.contents, Spare { buffer: Some(self.out.buffer), stage: stage.map(Stage::emptied) }))
     }
 

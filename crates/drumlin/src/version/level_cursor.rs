@@ -191,6 +191,13 @@ impl Cursor for LevelCursor {
         self.on().value()
     }
 
+    fn load_value(&mut self) -> Result<()> {
+        match &mut self.current {
+            Some((_, cursor)) => cursor.load_value(),
+            None => Ok(()),
+        }
+    }
+
     #[inline]
     fn is_in_use(&self) -> bool {
         self.on().is_in_use()

@@ -20,7 +20,7 @@
 
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crossbeam_epoch::Guard;
 
@@ -32,6 +32,7 @@ use crate::table::{CursorOptions, TableHandle, TableId, TableMeta, Verdicts, Ver
 use super::level::Level;
 use super::level_cursor::{LevelCursor, PartCursor};
 use super::state::Misfit;
+use super::value_space::ValueSpace;
 
 /// Tables whose filters a get loads at once.
 const LOADED_TOGETHER: usize = 8;
@@ -42,6 +43,8 @@ pub struct Levels {
     comparator: ComparatorRef,
     /// Those that have tables, with their numbers, which ascend: tiered layouts use few of many.
     levels: Vec<(u32, Level)>,
+    /// Summed up when it is asked for first.
+    values: OnceLock<Arc<ValueSpace>>,
 }
 
 impl Levels {
@@ -51,12 +54,12 @@ impl Levels {
         let levels = used
             .map(|(number, tables)| (number as u32, level(&*comparator, number as u32, tables)))
             .collect();
-        Levels { comparator, levels }
+        Levels { comparator, levels, values: OnceLock::new() }
     }
 
     /// Levels of the same order without a table.
     pub fn emptied(&self) -> Levels {
-        Levels { comparator: self.comparator.clone(), levels: Vec::new() }
+        Levels { comparator: self.comparator.clone(), levels: Vec::new(), values: OnceLock::new() }
     }
 
     /// Says which tables of a deeper level overlap, if any do: reads would miss keys. A store that
@@ -98,6 +101,11 @@ impl Levels {
     /// Bytes of a level's files.
     pub fn level_bytes(&self, level: usize) -> u64 {
         self.level(level).iter().map(|t| t.meta().file_bytes).sum()
+    }
+
+    /// What the tables refer to of value files. O(what they refer to), the first time.
+    pub fn values(&self) -> &ValueSpace {
+        self.values.get_or_init(|| Arc::new(ValueSpace::of(self.tables().map(|table| table.meta()))))
     }
 
     /// The newest version of `key` below `at`: a put, or a delete (also for a key that a range
@@ -197,7 +205,7 @@ impl Levels {
             let begins = start.filter(|start| comparator.compare(&meta.smallest, start).is_lt());
             let ends = end.filter(|end| !meta.ends_before(comparator, end));
             if begins.is_none() && ends.is_none() {
-                all.bytes += meta.file_bytes;
+                all.bytes += meta.held_bytes();
                 all.versions += meta.entries;
                 all.deletes += meta.deletes;
                 continue;
@@ -210,7 +218,7 @@ impl Levels {
                 u64::try_from(part).unwrap_or(all)
             };
             let versions = share(meta.entries);
-            all.bytes += share(meta.file_bytes);
+            all.bytes += share(meta.held_bytes());
             all.versions += versions;
             all.deletes += share(meta.deletes);
             all.error += versions.max(meta.entries.saturating_sub(versions));
@@ -272,7 +280,7 @@ impl Levels {
             }
         }
         levels.sort_unstable_by_key(|(number, _)| *number);
-        let next = Levels { comparator: self.comparator.clone(), levels };
+        let next = Levels { comparator: self.comparator.clone(), levels, values: OnceLock::new() };
         debug_assert_eq!(next.check(), Ok(()));
         next
     }
@@ -290,7 +298,7 @@ pub struct Sought<'k> {
 /// About what tables hold of a range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Estimate {
-    /// Bytes of files.
+    /// Bytes of files, and of what these refer to in others.
     pub bytes: u64,
     /// Versions.
     pub versions: u64,

@@ -443,7 +443,9 @@ fn refuse_remains(fs: &dyn FileSystem, directory: &Path) -> Result<()> {
         let in_use = if entry.is_dir {
             entry.name == "log" && fs.list(&join(directory, "log"))?.iter().any(|e| e.name.ends_with(".log"))
         } else {
-            manifest_number(&entry.name).is_some_and(|n| n > 1) || super::is_table_name(&entry.name)
+            manifest_number(&entry.name).is_some_and(|n| n > 1)
+                || super::is_table_name(&entry.name)
+                || super::value_file_hash(&entry.name).is_some()
         };
         if in_use {
             remains = Some(entry.name);

@@ -31,6 +31,7 @@ mod orphans;
 mod settings;
 mod state;
 mod together;
+mod value_space;
 
 pub use edit::{Change, LEVEL_MAX, VersionEdit};
 pub use identity::{Identity, STORE_FILE};
@@ -45,8 +46,9 @@ pub use settings::{decode_options, encode_options};
 #[cfg(test)]
 pub use state::Session;
 pub use state::StoreState;
+pub use value_space::ValueSpace;
 
-pub(crate) use orphans::is_table_name;
+pub(crate) use orphans::{is_table_name, value_file_hash};
 
 /// A keyspace's number: never used again after it is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

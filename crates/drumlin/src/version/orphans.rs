@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use super::state::StoreState;
 use crate::env::{FileSystem, join};
 use crate::error::Result;
-use crate::table::file_name;
+use crate::table::{ValueUse, file_name};
 
 /// The orphaned tables in `directories` (each looked at once; one that does not exist is fine),
 /// sorted. O(files + tables).
@@ -24,8 +24,12 @@ pub fn orphans<'a>(
     directories: impl IntoIterator<Item = &'a Path>,
     state: &StoreState,
 ) -> Result<Vec<PathBuf>> {
-    let live: HashSet<String> =
-        state.tables().map(|(_, _, meta)| file_name(meta.id, meta.content_hash)).collect();
+    let tables = state.tables().map(|(_, _, meta)| meta);
+    let names = tables.flat_map(|meta| {
+        let values = meta.values.iter().map(ValueUse::file_name);
+        values.chain([file_name(meta.id, meta.content_hash)])
+    });
+    let live: HashSet<String> = names.collect();
     let mut found = BTreeSet::new();
     for directory in directories.into_iter().collect::<BTreeSet<_>>() {
         if !fs.exists(directory)? {
@@ -33,7 +37,8 @@ pub fn orphans<'a>(
         }
         for entry in fs.list(directory)?.into_iter().filter(|entry| !entry.is_dir) {
             let cut_off = is_temporary_name(&entry.name);
-            if cut_off || (is_table_name(&entry.name) && !live.contains(&entry.name)) {
+            let is_ours = is_table_name(&entry.name) || value_file_hash(&entry.name).is_some();
+            if cut_off || (is_ours && !live.contains(&entry.name)) {
                 found.insert(join(directory, &entry.name));
             }
         }
@@ -59,10 +64,18 @@ pub fn temporaries<'a>(
 
 /// True for names as `table::file_name` makes them.
 pub(crate) fn is_table_name(name: &str) -> bool {
-    let parts = name.strip_suffix(".tbl").and_then(|stem| stem.split_once('-'));
-    parts.is_some_and(|(id, hash)| {
-        is_id(id) && hash.len() == 16 && hash.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
-    })
+    hash_of(name, ".tbl").is_some()
+}
+
+/// The hash in a name as `table::value_file_name` makes them.
+pub(crate) fn value_file_hash(name: &str) -> Option<u64> {
+    hash_of(name, ".val")
+}
+
+fn hash_of(name: &str, suffix: &str) -> Option<u64> {
+    let (id, hash) = name.strip_suffix(suffix)?.split_once('-')?;
+    let is_hash = hash.len() == 16 && hash.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+    if is_id(id) && is_hash { u64::from_str_radix(hash, 16).ok() } else { None }
 }
 
 /// True for names as `table::temporary_name` makes them.

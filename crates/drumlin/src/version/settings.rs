@@ -17,7 +17,7 @@ use std::path::Path;
 use crate::encoding::{FileDecoder, IGNORABLE, put_field, put_numbers};
 use crate::error::{Error, Result};
 use crate::key::{BYTEWISE, ComparatorRef, KeyHash, bytewise};
-use crate::options::{Compression, FilterAllocation, KeyspaceOptions, Layout, Memory};
+use crate::options::{Compression, FilterAllocation, KeyspaceOptions, Layout, Memory, ValueSeparation};
 
 const MEMORY: u8 = 1;
 const LAYOUT: u8 = 2;
@@ -32,6 +32,7 @@ const LEVEL0_TABLES: u8 = IGNORABLE | 11;
 const LEVEL1_BYTES: u8 = IGNORABLE | 12;
 const LEVEL_RATIO: u8 = IGNORABLE | 13;
 const FILTER_ALLOCATION: u8 = IGNORABLE | 14;
+const VALUE_SEPARATION: u8 = IGNORABLE | 15;
 
 /// The stored form of `options`. The comparator is stored by name.
 pub fn encode_options(options: &KeyspaceOptions) -> Vec<u8> {
@@ -76,6 +77,9 @@ pub fn encode_options(options: &KeyspaceOptions) -> Vec<u8> {
     if options.filter_allocation == FilterAllocation::Uniform {
         put_numbers(&mut out, FILTER_ALLOCATION, &[1]);
     }
+    if let Some(ValueSeparation { min_bytes, space_percent }) = options.value_separation {
+        put_numbers(&mut out, VALUE_SEPARATION, &[min_bytes as u64, u64::from(space_percent)]);
+    }
     out
 }
 
@@ -84,7 +88,8 @@ pub fn encode_options(options: &KeyspaceOptions) -> Vec<u8> {
 /// Errors: `Corruption` for wrong bytes, `Unsupported` for what this build does not know or lacks,
 /// `InvalidArgument` if the comparator is not among those given.
 pub fn decode_options(bytes: &[u8], comparators: &[ComparatorRef], path: &Path) -> Result<KeyspaceOptions> {
-    let mut options = KeyspaceOptions { memtable_bytes: None, ..KeyspaceOptions::default() };
+    let mut options =
+        KeyspaceOptions { memtable_bytes: None, value_separation: None, ..KeyspaceOptions::default() };
     let mut fields = FileDecoder::new(bytes, path, 0);
     while let Some((tag, mut field)) = fields.field()? {
         match tag {
@@ -144,6 +149,12 @@ pub fn decode_options(bytes: &[u8], comparators: &[ComparatorRef], path: &Path) 
                         );
                     }
                 }
+            }
+            VALUE_SEPARATION => {
+                let separation =
+                    ValueSeparation { min_bytes: field.length()?, space_percent: small(&mut field)? };
+                separation.validate().map_err(|why| field.corrupt(why.to_string()))?;
+                options.value_separation = Some(separation);
             }
             tag => {
                 field.unknown("keyspace option", tag)?;
@@ -213,6 +224,7 @@ mod tests {
             level0_tables: 9,
             level1_bytes: 5 << 30,
             level_ratio: 4,
+            value_separation: Some(ValueSeparation { min_bytes: 512 << 20, space_percent: 1000 }),
             ..KeyspaceOptions::default()
         };
         let comparators: Vec<ComparatorRef> = vec![Arc::new(Reverse)];

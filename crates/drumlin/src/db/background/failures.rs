@@ -237,10 +237,11 @@ mod tests {
             span: KeySpan { start: Vec::new(), end: Vec::new(), end_exclusive: false },
             bottom: true,
             deeper: Arc::default(),
-            below: Vec::new(),
+            below: Box::default(),
             pile: Box::default(),
             borders: Box::default(),
             cuts: Vec::new(),
+            collected: Arc::default(),
             trivial_move: false,
             reason: Reason::Manual,
         }

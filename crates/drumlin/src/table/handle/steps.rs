@@ -1,4 +1,4 @@
-//! A get of one table in steps: it stops where it would have to read a block, and says which.
+//! A get of one table in steps: it stops where it would have to read a block or a value, and says which.
 //!
 //! Place: `version` takes the gets of many keys so far, has the blocks that they want read together, and lets them go on.
 //!
@@ -17,14 +17,15 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::cache::SharedBlock;
-use crate::env::ReadRequest;
+use crate::env::{ReadRequest, ReadableFile};
 use crate::error::Result;
-use crate::key::Lsn;
+use crate::key::{Kind, Lsn};
 use crate::pages::{PageVec, Pages};
 use crate::table::hashed::Verdicts;
 use crate::table::index::{Index, Place};
 use crate::table::reads::block_was_read;
-use crate::table::resident::Resident;
+use crate::table::resident::{Resident, is_read_at_once};
+use crate::table::values::{OpenFile, ValueFile, ValueRef};
 use crate::table::{TableId, Version};
 
 use super::{Blocks, Role, Search, TableHandle};
@@ -37,22 +38,34 @@ pub enum Step<'a> {
     Wants(Wanted<'a>),
 }
 
-/// A block that a get needs.
+/// A block or a value that a get needs.
 pub struct Wanted<'a> {
     table: &'a TableHandle,
-    resident: Arc<Resident>,
     place: Place,
-    role: Role,
+    of: Of<'a>,
 }
 
-/// The blocks of one table that a get was given, by their offsets.
+/// What it lies in.
+enum Of<'a> {
+    Table(Arc<Resident>, Role),
+    Values(&'a ValueFile, Arc<OpenFile>, ValueRef),
+}
+
+/// The blocks of one table that a get was given, and a value, by file and offset.
 #[derive(Default)]
-pub struct Given(SmallVec<[(u64, SharedBlock); 2]>);
+pub struct Given(SmallVec<[(Name, SharedBlock); 2]>);
+
+/// File and offset.
+type Name = (TableId, u64);
 
 impl Given {
     /// Takes in what was read for it.
     pub fn add(&mut self, wanted: &Wanted<'_>, block: SharedBlock) {
-        self.0.push((wanted.place.offset, block));
+        self.0.push((wanted.name(), block));
+    }
+
+    fn get(&self, name: Name) -> Option<&SharedBlock> {
+        self.0.iter().find(|(given, _)| *given == name).map(|(_, block)| block)
     }
 
     /// Forgets all: the next table has others.
@@ -73,7 +86,7 @@ impl Blocks for InMemory<'_> {
     type Block = SharedBlock;
 
     fn at(&self, place: Place, role: Role) -> Result<Option<SharedBlock>> {
-        if let Some((_, block)) = self.given.0.iter().find(|(offset, _)| *offset == place.offset) {
+        if let Some(block) = self.given.get((self.table.meta.id, place.offset)) {
             return Ok(Some(block.clone()));
         }
         let found = self.table.peek(place);
@@ -106,12 +119,30 @@ impl TableHandle {
         let wanted = Cell::new(None);
         let blocks = InMemory { table: self, resident: &resident, given, wanted: &wanted };
         Ok(match self.search(&resident, key, hash, at, known, blocks)? {
+            Search::Found(version) if version.kind == Kind::Apart => self.step_to_value(version, given)?,
             Search::Found(version) => Step::Done(Some(version)),
             Search::Absent => Step::Done(None),
             Search::Skip => Step::Done(self.get_behind_unknown(key, at)?),
             Search::Miss => {
                 let (place, role) = wanted.take().expect("a search misses nothing but a block");
-                Step::Wants(Wanted { table: self, resident, place, role })
+                Step::Wants(Wanted { table: self, place, of: Of::Table(resident, role) })
+            }
+        })
+    }
+
+    /// The last step of a get whose value lies apart.
+    #[cold]
+    fn step_to_value(&self, version: Version, given: &Given) -> Result<Step<'_>> {
+        let (file, value) = self.value_file(&version.value)?;
+        let found = match given.get((file.id(), value.place.offset)) {
+            Some(block) => Some(block.clone()),
+            None => file.peek(&self.shelf, &value),
+        };
+        Ok(match found {
+            Some(block) => Step::Done(Some(Version { kind: Kind::Put, value: block.to_vec(), ..version })),
+            None => {
+                let open = file.opened(&self.shelf)?;
+                Step::Wants(Wanted { table: self, place: value.place, of: Of::Values(file, open, value) })
             }
         })
     }
@@ -129,18 +160,46 @@ impl Wanted<'_> {
         self.place.bytes
     }
 
-    fn name(&self) -> (TableId, u64) {
-        (self.table.meta.id, self.place.offset)
+    fn name(&self) -> Name {
+        let file = match &self.of {
+            Of::Table(..) => self.table.meta.id,
+            Of::Values(file, ..) => file.id(),
+        };
+        (file, self.place.offset)
+    }
+
+    fn file(&self) -> &dyn ReadableFile {
+        match &self.of {
+            Of::Table(resident, _) => resident.file(),
+            Of::Values(_, open, _) => open.file(),
+        }
+    }
+
+    /// True if it is one read into a buffer.
+    fn is_read_at_once(&self) -> bool {
+        is_read_at_once(self.file(), self.place)
     }
 
     /// Takes in what was read at its place.
     fn arrived(&self, stored: &[u8]) -> Result<SharedBlock> {
+        let (resident, role) = match &self.of {
+            Of::Table(resident, role) => (resident, role),
+            Of::Values(file, _, value) => return file.arrived(&self.table.shelf, value, stored),
+        };
         block_was_read();
-        let block = match self.role {
-            Role::Leaf => self.resident.decode_leaf(self.place, stored, &self.table.options)?,
-            Role::Data => self.resident.decode(self.place, stored)?,
+        let block = match role {
+            Role::Leaf => resident.decode_leaf(self.place, stored, &self.table.options)?,
+            Role::Data => resident.decode(self.place, stored)?,
         };
         Ok(self.table.keep(self.place, block))
+    }
+
+    /// By a read of its own.
+    fn fetch(&self) -> Result<SharedBlock> {
+        match &self.of {
+            Of::Table(resident, role) => self.table.fetch(resident, self.place, *role),
+            Of::Values(file, _, value) => file.read(&self.table.shelf, value, true),
+        }
     }
 }
 
@@ -154,7 +213,7 @@ pub fn read_together(wanted: &[Wanted<'_>]) -> Result<Vec<SharedBlock>> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_unstable_by_key(|n| wanted[*n].name());
     order.dedup_by_key(|n| wanted[*n].name());
-    let at_once = |n: usize| wanted[n].resident.is_read_at_once(wanted[n].place);
+    let at_once = |n: usize| wanted[n].is_read_at_once();
     let mut buffers: Vec<(usize, PageVec<u8>)> = Vec::with_capacity(order.len());
     for n in order.iter().copied().filter(|n| at_once(*n)) {
         let mut buffer = PageVec::new_in(Pages);
@@ -163,18 +222,16 @@ pub fn read_together(wanted: &[Wanted<'_>]) -> Result<Vec<SharedBlock>> {
     }
     let mut requests = Vec::with_capacity(buffers.len());
     for (n, buffer) in &mut buffers {
-        let Wanted { resident, place, .. } = &wanted[*n];
-        requests.push(ReadRequest { file: resident.file(), offset: place.offset, buffer });
+        requests.push(ReadRequest { file: wanted[*n].file(), offset: wanted[*n].place.offset, buffer });
     }
     let done = first.table.shelf.fs.read_many(&mut requests);
     drop(requests);
     let mut read = done.into_iter().zip(&buffers);
     let mut blocks = Vec::with_capacity(order.len());
     for n in order.iter().copied() {
-        let Wanted { table, resident, place, role } = &wanted[n];
         blocks.push(match if at_once(n) { read.next() } else { None } {
             Some((done, (_, stored))) => done.and_then(|()| wanted[n].arrived(stored))?,
-            None => table.fetch(resident, *place, *role)?,
+            None => wanted[n].fetch()?,
         });
     }
     let block_of = |wanted_one: &Wanted<'_>| {

@@ -1,0 +1,142 @@
+//! A value file as tables hold it: opened on first use, read without a lock.
+//!
+//! Place: of the table handles whose entries refer to it; the shelf has the cache and the file system.
+//!
+//! Invariants:
+//! 1. No I/O before the first read; a failed opening is tried again next time.
+//! 2. No file is read while the epoch is pinned.
+//!
+//! Concurrency: the open file hangs on an [`EpochArc`]; two threads may open it at once, and one of them does it for nothing.
+//! Tests: see the module above.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crossbeam_epoch::Guard;
+
+use super::{ValueRef, ValueUse};
+use crate::cache::{BlockRef, SharedBlock};
+use crate::env::ReadableFile;
+use crate::error::{Error, Result};
+use crate::table::epoch_arc::EpochArc;
+use crate::table::frame::{self, Origin};
+use crate::table::reads::block_was_read;
+use crate::table::resident::read_block;
+use crate::table::{Shelf, TableId};
+
+/// One value file of a store.
+pub(in crate::table) struct ValueFile {
+    id: TableId,
+    path: PathBuf,
+    file_bytes: u64,
+    open: EpochArc<OpenFile>,
+}
+
+/// The file, open.
+pub(in crate::table) struct OpenFile(Arc<dyn ReadableFile>);
+
+impl OpenFile {
+    /// For reads by others.
+    pub(in crate::table) fn file(&self) -> &dyn ReadableFile {
+        &*self.0
+    }
+}
+
+impl ValueFile {
+    /// The file that `used` names, in `dir`. No I/O.
+    pub(super) fn new(dir: &Path, used: &ValueUse) -> Arc<ValueFile> {
+        let path = dir.join(used.file_name());
+        Arc::new(ValueFile { id: used.file, path, file_bytes: used.file_bytes, open: EpochArc::empty() })
+    }
+
+    pub(in crate::table) fn id(&self) -> TableId {
+        self.id
+    }
+
+    pub(in crate::table) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Lets go of the open file; the next read opens it again.
+    pub(super) fn close(&self) {
+        self.open.replace(None);
+    }
+
+    /// The value if it is cached, counted as a hit or a miss.
+    #[inline]
+    pub(in crate::table) fn cached<'g>(
+        &self,
+        shelf: &Shelf,
+        value: &ValueRef,
+        guard: &'g Guard,
+    ) -> Option<BlockRef<'g>> {
+        shelf.cache.get(self.id.0, value.place.offset, guard)
+    }
+
+    /// The value if it is cached, not counted.
+    pub(in crate::table) fn peek(&self, shelf: &Shelf, value: &ValueRef) -> Option<SharedBlock> {
+        let guard = crossbeam_epoch::pin();
+        shelf.cache.peek(self.id.0, value.place.offset, &guard).map(|block| block.share())
+    }
+
+    /// The value, from the cache or the file. What is read is kept in the cache if asked for.
+    pub(in crate::table) fn read(&self, shelf: &Shelf, value: &ValueRef, keeps: bool) -> Result<SharedBlock> {
+        if let Some(cached) = self.peek(shelf, value) {
+            return Ok(cached);
+        }
+        let open = self.opened(shelf)?;
+        block_was_read();
+        let block = self.sized(value, read_block(open.file(), self.origin(value), value.place)?)?;
+        Ok(if keeps { self.keep(shelf, value, block) } else { block })
+    }
+
+    /// What was read at its place, as the value; it is kept in the cache.
+    pub(in crate::table) fn arrived(
+        &self,
+        shelf: &Shelf,
+        value: &ValueRef,
+        stored: &[u8],
+    ) -> Result<SharedBlock> {
+        block_was_read();
+        let block = frame::check(stored, self.origin(value))?.to_shared()?;
+        Ok(self.keep(shelf, value, self.sized(value, block)?))
+    }
+
+    /// The open file, opened if need be.
+    pub(in crate::table) fn opened(&self, shelf: &Shelf) -> Result<Arc<OpenFile>> {
+        if let Some(open) = self.open.get() {
+            return Ok(open);
+        }
+        let file = match shelf.fs.open(&self.path, shelf.reads) {
+            Err(error) if error.is_missing_file() => {
+                let what = "the manifest names this file of values, but it is missing";
+                return Err(Error::corruption(&self.path, None, what));
+            }
+            opened => opened?,
+        };
+        if file.bytes() != self.file_bytes {
+            let what = format!("the file has {} bytes, the manifest says {}", file.bytes(), self.file_bytes);
+            return Err(Error::corruption(&self.path, None, what));
+        }
+        let open = Arc::new(OpenFile(file));
+        self.open.replace(Some(open.clone()));
+        shelf.values.opened(self.id);
+        Ok(open)
+    }
+
+    fn keep(&self, shelf: &Shelf, value: &ValueRef, block: SharedBlock) -> SharedBlock {
+        shelf.cache.insert(self.id.0, value.place.offset, block)
+    }
+
+    fn sized(&self, value: &ValueRef, block: SharedBlock) -> Result<SharedBlock> {
+        if block.len() as u64 == value.value_bytes {
+            return Ok(block);
+        }
+        let what = format!("a value has {} bytes, its table says {}", block.len(), value.value_bytes);
+        Err(self.origin(value).corruption(what))
+    }
+
+    fn origin(&self, value: &ValueRef) -> Origin<'_> {
+        Origin { path: &self.path, seed: self.id.0, offset: value.place.offset }
+    }
+}
