@@ -34,7 +34,7 @@ impl ValueRules {
         self.min_bytes.is_some_and(|least| value_bytes >= least)
     }
 
-    fn takes_along(&self, file: TableId) -> bool {
+    pub(super) fn takes_along(&self, file: TableId) -> bool {
         self.min_bytes.is_none() || self.collected.contains(&file)
     }
 }

@@ -29,6 +29,8 @@ use crate::version::{Level, LevelCursor, PartCursor};
 const READAHEAD_BYTES: (usize, usize) = (16 << 10, 256 << 10);
 /// What a part's cursors may take of its memory: one of so many parts.
 const INPUTS_PART: usize = 3;
+/// Bytes of value files that each cursor holds, at most.
+const VALUES_BYTES_MAX: usize = 8 << 20;
 /// What the output of a part may take in any case, in bytes.
 const OUTPUT_BYTES_MIN: usize = 512 << 10;
 /// Memory that is worth a further part; and where outputs are staged, since of small tables a store has many, and each that is open
@@ -232,8 +234,14 @@ impl Job {
         runs.retain(|run| !matches!(run, Either::Right(tables) if tables.is_empty()));
         let (least, most) = READAHEAD_BYTES;
         let readahead_bytes = (bytes / runs.len().max(1)).saturating_sub(*block_bytes).clamp(least, most);
-        let input_bytes = runs.len() * (readahead_bytes + block_bytes);
-        let options = CursorOptions { fill_cache: false, readahead_bytes };
+        // As much again for the values that are taken along.
+        let collects = runs.iter().any(|run| match run {
+            Either::Left(table) => self.takes_along(table),
+            Either::Right(tables) => tables.iter().any(|table| self.takes_along(table)),
+        });
+        let values_bytes = if collects { (bytes / runs.len().max(1)).min(VALUES_BYTES_MAX) } else { 0 };
+        let input_bytes = runs.len() * (readahead_bytes + block_bytes + values_bytes);
+        let options = CursorOptions { fill_cache: false, readahead_bytes, values_bytes };
         let cursor = |run: Either<Arc<TableHandle>, Vec<Arc<TableHandle>>>| match run {
             Either::Left(table) => Either::Left(table.cursor(options)),
             Either::Right(tables) => {
@@ -242,6 +250,11 @@ impl Job {
             }
         };
         (Merge::new(comparator.clone(), runs.into_iter().map(cursor).collect()), input_bytes)
+    }
+
+    /// True if the job takes values of the table along that lie apart.
+    fn takes_along(&self, table: &TableHandle) -> bool {
+        table.meta().values.iter().any(|used| self.context.values.takes_along(used.file))
     }
 
     /// Fails if the inputs gave more or fewer entries than their descriptions say.

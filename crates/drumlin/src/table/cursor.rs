@@ -36,6 +36,7 @@ use crate::table::handle::known_kind;
 use crate::table::hashed::{Entry, Gather, Hashed, HashedParts, Source};
 use crate::table::index::{Index, Place};
 use crate::table::resident::Resident;
+use crate::table::values::Loaded;
 use crate::table::walk::Walk;
 
 /// How a cursor reads.
@@ -45,11 +46,13 @@ pub struct CursorOptions {
     pub fill_cache: bool,
     /// Most bytes read from the file at once when walking; 0 for one block at a time.
     pub readahead_bytes: usize,
+    /// Most bytes of value files that a merge holds.
+    pub values_bytes: usize,
 }
 
 impl Default for CursorOptions {
     fn default() -> Self {
-        CursorOptions { fill_cache: true, readahead_bytes: 256 << 10 }
+        CursorOptions { fill_cache: true, readahead_bytes: 256 << 10, values_bytes: 0 }
     }
 }
 
@@ -142,8 +145,8 @@ pub struct TableCursor<H: Deref<Target = TableHandle> + Send = Arc<TableHandle>>
     gathering: Option<Box<Gathering<H>>>,
     /// Walks the sorted part of a hashed table alone.
     is_of_sorted_part: bool,
-    /// A reference, and the value it leads to.
-    apart: Option<(Vec<u8>, SharedBlock)>,
+    /// Values that lie apart.
+    loaded: Loaded,
 }
 
 /// What the walk of a hashed table needs besides.
@@ -175,7 +178,7 @@ impl<H: Deref<Target = TableHandle> + Send + Clone> TableCursor<H> {
             left_key: Vec::new(),
             gathering: None,
             is_of_sorted_part: false,
-            apart: None,
+            loaded: Loaded::default(),
         }
     }
 
@@ -690,25 +693,26 @@ impl<H: Deref<Target = TableHandle> + Send + Clone> Cursor for TableCursor<H> {
     fn value(&self) -> &[u8] {
         assert!(self.walk.is_on(), "the cursor is on an entry");
         let stored = &self.buffer.bytes()[self.walk.value()];
-        match &self.apart {
-            Some((reference, value)) if *reference == *stored && self.kind() == Kind::Apart => value,
-            _ => stored,
+        if self.walk.kind() == Kind::Apart as u8
+            && let Some(value) = self.loaded.get(stored)
+        {
+            return value;
         }
+        stored
     }
 
     fn load_value(&mut self) -> Result<()> {
         if self.kind() != Kind::Apart {
             return Ok(());
         }
-        let reference = &self.buffer.bytes()[self.walk.value()];
-        if self.apart.as_ref().is_none_or(|(loaded, _)| *loaded != *reference) {
-            let value = self.table.value(reference, self.options.fill_cache)?;
-            let mut loaded = self.apart.take().map(|(loaded, _)| loaded).unwrap_or_default();
-            loaded.clear();
-            loaded.extend_from_slice(reference);
-            self.apart = Some((loaded, value));
+        let bytes = self.buffer.bytes();
+        let reference = &bytes[self.walk.value()];
+        if self.options.fill_cache {
+            let next = self.walk.behind(bytes).filter(|(kind, _)| *kind == Kind::Apart as u8);
+            return self.loaded.scan(&self.table, reference, next.map(|(_, reference)| reference));
         }
-        Ok(())
+        let (file, value) = self.table.value_file(reference)?;
+        self.loaded.merge(self.table.shelf(), file, reference, &value, self.options.values_bytes)
     }
 
     #[inline]

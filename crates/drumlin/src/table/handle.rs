@@ -39,7 +39,7 @@ use crate::table::hashed::{self, Bucket, Cluster, Columns, Hashed, HashedParts, 
 use crate::table::index::{Index, Place};
 use crate::table::reads::block_was_read;
 use crate::table::resident::{Parts, Resident};
-use crate::table::values::{ValueFile, ValueRef};
+use crate::table::values::{Reader, ValueFile, ValueRef};
 use crate::table::{Shelf, TableCheck, TableMeta, TableOptions, Version, file_name, verify};
 
 pub use steps::{Given, Step, Wanted, read_together};
@@ -161,6 +161,11 @@ impl TableHandle {
     /// Its file.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// What it shares with the other tables of its store.
+    pub(super) fn shelf(&self) -> &Shelf {
+        &self.shelf
     }
 
     /// The options it is read with.
@@ -390,7 +395,7 @@ impl TableHandle {
     /// The rare end of a get: the version found is of a kind that may be skipped.
     #[cold]
     fn get_behind_unknown(&self, key: &[u8], at: Lsn) -> Result<Option<Version>> {
-        let options = CursorOptions { fill_cache: true, readahead_bytes: 0 };
+        let options = CursorOptions { readahead_bytes: 0, ..CursorOptions::default() };
         let mut cursor = TableCursor::on_resident(self, self.resident()?, options);
         cursor.seek(key, Lsn(at.0.saturating_sub(1)))?;
         if !cursor.valid() || self.options.comparator.compare(cursor.key(), key).is_ne() {
@@ -401,7 +406,7 @@ impl TableHandle {
     }
 
     /// The file that a reference of this table leads to.
-    fn value_file(&self, reference: &[u8]) -> Result<(&ValueFile, ValueRef)> {
+    pub(super) fn value_file(&self, reference: &[u8]) -> Result<(&ValueFile, ValueRef)> {
         let corrupt = |what: String| Error::corruption(&self.path, None, what);
         let value =
             ValueRef::decode(reference).map_err(|_| corrupt("a reference to a value is malformed".into()))?;
@@ -415,9 +420,9 @@ impl TableHandle {
     }
 
     /// The value that a reference of this table leads to. May read a file, so the epoch must not be pinned.
-    pub(super) fn value(&self, reference: &[u8], keeps: bool) -> Result<SharedBlock> {
+    pub(super) fn value(&self, reference: &[u8], reader: Reader) -> Result<SharedBlock> {
         let (file, value) = self.value_file(reference)?;
-        file.read(&self.shelf, &value, keeps)
+        file.read(&self.shelf, &value, reader)
     }
 
     /// The version with its value in place of a reference.
@@ -426,7 +431,7 @@ impl TableHandle {
         if version.kind != Kind::Apart {
             return Ok(version);
         }
-        let value = self.value(&version.value, true)?.to_vec();
+        let value = self.value(&version.value, Reader::Get)?.to_vec();
         Ok(Version { kind: Kind::Put, value, ..version })
     }
 

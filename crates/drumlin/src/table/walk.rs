@@ -144,6 +144,17 @@ impl Walk {
         Ok(self.on)
     }
 
+    /// Kinds and values of the entries behind this one, up to one that is malformed.
+    pub(super) fn behind<'b>(&self, bytes: &'b [u8]) -> impl Iterator<Item = (u8, &'b [u8])> {
+        let (layout, mut start) = (self.layout, self.value.end);
+        (self.at + 1..layout.count).map_while(move |at| {
+            let end = layout.end(bytes, at).ok()?;
+            let entry = Entry::parse(bytes.get(start..end)?, end).ok()?;
+            start = end;
+            Some((entry.kind, &bytes[entry.value_at()]))
+        })
+    }
+
     /// Moves one entry back; false (and off) before the first.
     #[inline]
     pub(super) fn prev(&mut self, bytes: &[u8]) -> Result<bool, Malformed> {

@@ -25,7 +25,7 @@ use crate::table::hashed::Verdicts;
 use crate::table::index::{Index, Place};
 use crate::table::reads::block_was_read;
 use crate::table::resident::{Resident, is_read_at_once};
-use crate::table::values::{OpenFile, ValueFile, ValueRef};
+use crate::table::values::{OpenFile, Reader, ValueFile, ValueRef};
 use crate::table::{TableId, Version};
 
 use super::{Blocks, Role, Search, TableHandle};
@@ -48,7 +48,7 @@ pub struct Wanted<'a> {
 /// What it lies in.
 enum Of<'a> {
     Table(Arc<Resident>, Role),
-    Values(&'a ValueFile, Arc<OpenFile>, ValueRef),
+    Values(&'a ValueFile, Arc<OpenFile>, ValueRef, Reader),
 }
 
 /// The blocks of one table that a get was given, and a value, by file and offset.
@@ -130,6 +130,23 @@ impl TableHandle {
         })
     }
 
+    /// The values of these references, for a scan, read side by side.
+    pub(in crate::table) fn values_together(&self, references: &[&[u8]]) -> Result<Vec<SharedBlock>> {
+        let mut values: Vec<Option<SharedBlock>> = Vec::with_capacity(references.len());
+        let mut wanted = Vec::new();
+        for reference in references {
+            let (file, value) = self.value_file(reference)?;
+            let cached = file.peek(&self.shelf, &value);
+            if cached.is_none() {
+                let of = Of::Values(file, file.opened(&self.shelf)?, value, Reader::Scan);
+                wanted.push(Wanted { table: self, place: value.place, of });
+            }
+            values.push(cached);
+        }
+        let mut read = read_together(&wanted)?.into_iter();
+        Ok(values.into_iter().filter_map(|value| value.or_else(|| read.next())).collect())
+    }
+
     /// The last step of a get whose value lies apart.
     #[cold]
     fn step_to_value(&self, version: Version, given: &Given) -> Result<Step<'_>> {
@@ -142,7 +159,8 @@ impl TableHandle {
             Some(block) => Step::Done(Some(Version { kind: Kind::Put, value: block.to_vec(), ..version })),
             None => {
                 let open = file.opened(&self.shelf)?;
-                Step::Wants(Wanted { table: self, place: value.place, of: Of::Values(file, open, value) })
+                let of = Of::Values(file, open, value, Reader::Get);
+                Step::Wants(Wanted { table: self, place: value.place, of })
             }
         })
     }
@@ -171,7 +189,7 @@ impl Wanted<'_> {
     fn file(&self) -> &dyn ReadableFile {
         match &self.of {
             Of::Table(resident, _) => resident.file(),
-            Of::Values(_, open, _) => open.file(),
+            Of::Values(_, open, ..) => open.file(),
         }
     }
 
@@ -184,7 +202,9 @@ impl Wanted<'_> {
     fn arrived(&self, stored: &[u8]) -> Result<SharedBlock> {
         let (resident, role) = match &self.of {
             Of::Table(resident, role) => (resident, role),
-            Of::Values(file, _, value) => return file.arrived(&self.table.shelf, value, stored),
+            Of::Values(file, _, value, reader) => {
+                return file.arrived(&self.table.shelf, value, *reader, stored);
+            }
         };
         block_was_read();
         let block = match role {
@@ -198,7 +218,7 @@ impl Wanted<'_> {
     fn fetch(&self) -> Result<SharedBlock> {
         match &self.of {
             Of::Table(resident, role) => self.table.fetch(resident, self.place, *role),
-            Of::Values(file, _, value) => file.read(&self.table.shelf, value, true),
+            Of::Values(file, _, value, reader) => file.read(&self.table.shelf, value, *reader),
         }
     }
 }

@@ -16,13 +16,27 @@ use crossbeam_epoch::Guard;
 
 use super::{ValueRef, ValueUse};
 use crate::cache::{BlockRef, SharedBlock};
-use crate::env::ReadableFile;
+use crate::env::{ReadMode, ReadableFile};
 use crate::error::{Error, Result};
 use crate::table::epoch_arc::EpochArc;
 use crate::table::frame::{self, Origin};
 use crate::table::reads::block_was_read;
 use crate::table::resident::read_block;
 use crate::table::{Shelf, TableId};
+
+/// The longest value that a get keeps in the cache where the page cache has it, too.
+const KEPT_BYTES_MAX: u64 = 8 << 10;
+
+/// Who reads a value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::table) enum Reader {
+    /// A get, of one key or of many.
+    Get,
+    /// A scan.
+    Scan,
+    /// A merge.
+    Merge,
+}
 
 /// One value file of a store.
 pub(in crate::table) struct ValueFile {
@@ -79,27 +93,37 @@ impl ValueFile {
         shelf.cache.peek(self.id.0, value.place.offset, &guard).map(|block| block.share())
     }
 
-    /// The value, from the cache or the file. What is read is kept in the cache if asked for.
-    pub(in crate::table) fn read(&self, shelf: &Shelf, value: &ValueRef, keeps: bool) -> Result<SharedBlock> {
+    /// The value, from the cache or the file. What is read is kept in the cache where that is worth it to `reader`.
+    pub(in crate::table) fn read(
+        &self,
+        shelf: &Shelf,
+        value: &ValueRef,
+        reader: Reader,
+    ) -> Result<SharedBlock> {
         if let Some(cached) = self.peek(shelf, value) {
             return Ok(cached);
         }
         let open = self.opened(shelf)?;
         block_was_read();
         let block = self.sized(value, read_block(open.file(), self.origin(value), value.place)?)?;
-        Ok(if keeps { self.keep(shelf, value, block) } else { block })
+        Ok(self.keep(shelf, value, reader, block))
     }
 
-    /// What was read at its place, as the value; it is kept in the cache.
+    /// What was read at its place for `reader`, as the value.
     pub(in crate::table) fn arrived(
         &self,
         shelf: &Shelf,
         value: &ValueRef,
+        reader: Reader,
         stored: &[u8],
     ) -> Result<SharedBlock> {
         block_was_read();
-        let block = frame::check(stored, self.origin(value))?.to_shared()?;
-        Ok(self.keep(shelf, value, self.sized(value, block)?))
+        Ok(self.keep(shelf, value, reader, self.decoded(value, stored)?))
+    }
+
+    /// The value of these stored bytes.
+    pub(super) fn decoded(&self, value: &ValueRef, stored: &[u8]) -> Result<SharedBlock> {
+        self.sized(value, frame::check(stored, self.origin(value))?.to_shared()?)
     }
 
     /// The open file, opened if need be.
@@ -124,8 +148,16 @@ impl ValueFile {
         Ok(open)
     }
 
-    fn keep(&self, shelf: &Shelf, value: &ValueRef, block: SharedBlock) -> SharedBlock {
-        shelf.cache.insert(self.id.0, value.place.offset, block)
+    /// The value, perhaps in the cache. Where the system has a page cache it is copied a second time for that, which pays for short values
+    /// that gets ask for again.
+    fn keep(&self, shelf: &Shelf, value: &ValueRef, reader: Reader, block: SharedBlock) -> SharedBlock {
+        let is_buffered = shelf.reads == ReadMode::Buffered;
+        let keeps = match reader {
+            Reader::Get => !is_buffered || value.value_bytes <= KEPT_BYTES_MAX,
+            Reader::Scan => !is_buffered,
+            Reader::Merge => false,
+        };
+        if keeps { shelf.cache.insert(self.id.0, value.place.offset, block) } else { block }
     }
 
     fn sized(&self, value: &ValueRef, block: SharedBlock) -> Result<SharedBlock> {

@@ -27,11 +27,13 @@
 
 mod file;
 mod files;
+mod loaded;
 mod verify;
 mod writer;
 
-pub(super) use file::{OpenFile, ValueFile};
+pub(super) use file::{OpenFile, Reader, ValueFile};
 pub(super) use files::ValueFiles;
+pub(super) use loaded::Loaded;
 pub use verify::verify_values;
 pub use writer::{ValueWriter, WrittenValues};
 
