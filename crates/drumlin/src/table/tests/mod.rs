@@ -7,6 +7,7 @@ mod handle;
 mod hashed;
 mod inspect;
 mod model;
+mod values;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

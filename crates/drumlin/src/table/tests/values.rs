@@ -1,0 +1,268 @@
+//! Tests of value files by themselves: what is written is read, what is wrong is found, and who holds a file keeps it.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::cache::BlockCache;
+use crate::dice::Dice;
+use crate::env::{Fault, FaultyFs, FileSystem, MemFs, ReadMode};
+use crate::error::Result;
+use crate::iter::Cursor;
+use crate::table::values::{Loaded, Reader, ValueFile, ValueFiles};
+
+/// Some values, of which every other one shrinks.
+fn values(count: usize) -> Vec<Vec<u8>> {
+    let mut dice = Dice(count as u64);
+    let bytes = |n: usize| if n.is_multiple_of(17) { 70_000 } else { n * 37 % 1500 };
+    let value = |n| (0..bytes(n)).map(|_| if n % 2 == 0 { 7 } else { dice.below(256) as u8 }).collect();
+    (0..count).map(value).collect()
+}
+
+fn store() -> Arc<MemFs> {
+    let fs = MemFs::new();
+    fs.create_dir_all(Path::new(DIR)).unwrap();
+    fs
+}
+
+/// A file of these values: what it is called, and where they are.
+fn write(
+    fs: &dyn FileSystem,
+    id: u64,
+    values: &[Vec<u8>],
+    compression: Compression,
+) -> Result<(ValueUse, Vec<ValueRef>)> {
+    let path = Path::new(DIR).join(temporary_name(TableId(id)));
+    let mut writer = ValueWriter::new(fs.create(&path)?, path.clone(), TableId(id), compression)?;
+    let refs: Vec<ValueRef> = values.iter().map(|value| writer.add(value)).collect::<Result<_>>()?;
+    let bytes = writer.bytes();
+    let WrittenValues { id, file_bytes, hash } = writer.finish()?;
+    assert_eq!(bytes, file_bytes);
+    fs.rename(&path, &Path::new(DIR).join(value_file_name(id, hash)))?;
+    let records_bytes = refs.iter().map(ValueRef::record_bytes).sum();
+    let used = ValueUse { file: id, file_bytes, hash, records: refs.len() as u64, bytes: records_bytes };
+    assert_eq!((used.records_bytes(), used.garbage_bytes()), (records_bytes, 0));
+    Ok((used, refs))
+}
+
+fn open(shelf: &Shelf, used: &ValueUse) -> Arc<ValueFile> {
+    shelf.values.join(Path::new(DIR), &[*used])[0].clone()
+}
+
+fn check_file(fs: &MemFs, used: &ValueUse) -> TableCheck {
+    let path = Path::new(DIR).join(used.file_name());
+    verify_values(fs, &path, Some(used.file_bytes), used.hash, &mut |_| {})
+}
+
+#[test]
+fn what_is_written_is_read_alone_side_by_side_and_through_windows() {
+    for compression in [Compression::None, Compression::Lz4] {
+        let (fs, values) = (store(), values(200));
+        let (used, refs) = write(&*fs, 5, &values, compression).unwrap();
+        assert_eq!(used.file_bytes < 600_000, compression == Compression::Lz4, "{}", used.file_bytes);
+        check_file(&fs, &used).sound().unwrap();
+        for cache_bytes in [1 << 10, 1 << 20] {
+            let shelf = Shelf::new(fs.clone(), Arc::new(BlockCache::new(cache_bytes)));
+            let file = open(&shelf, &used);
+            for windows_bytes in [0, 100 << 10, 8 << 20] {
+                let mut loaded = Loaded::default();
+                for (value, at) in values.iter().zip(&refs) {
+                    let reference = at.encode();
+                    assert_eq!(ValueRef::decode(&reference), Ok(*at));
+                    assert_eq!(*file.read(&shelf, at, Reader::Get).unwrap(), **value);
+                    loaded.merge(&shelf, &file, &reference, at, windows_bytes).unwrap();
+                    assert_eq!(loaded.get(&reference).map(|found| found.to_vec()).as_ref(), Some(value));
+                    assert!(loaded.get(b"another").is_none());
+                }
+            }
+        }
+    }
+}
+
+/// A table refers to values in two files; scans from anywhere give them out, and hold what they may.
+#[test]
+fn a_scan_that_reads_ahead_gives_out_what_each_entry_has() {
+    for reads in [ReadMode::Buffered, ReadMode::Direct] {
+        let (fs, values) = (store(), values(300));
+        let mut uses = Vec::new();
+        let mut rows: Vec<Row> = Vec::new();
+        for (n, half) in values.chunks(150).enumerate() {
+            let (used, refs) = write(&*fs, 10 + n as u64, half, Compression::None).unwrap();
+            uses.push(used);
+            let of_half = |(at, value): (usize, &ValueRef)| {
+                (format!("key{:04}", 2 * at + n).into_bytes(), 7, Kind::Apart, value.encode())
+            };
+            rows.extend(refs.iter().enumerate().map(of_half));
+        }
+        rows.sort_by(|a, b| a.0.cmp(&b.0));
+        let path = Path::new(DIR).join(temporary_name(TableId(20)));
+        let options = TableOptions { block_bytes: 4096, ..options() };
+        let mut writer =
+            TableWriter::new(fs.create(&path).unwrap(), path.clone(), TableId(20), options.clone());
+        for (key, lsn, kind, reference) in &rows {
+            writer.add(key, Lsn(*lsn), *kind, reference).unwrap();
+        }
+        let (mut meta, _) = writer.finish().unwrap();
+        let all: usize = values.iter().map(|value| value.len() + 7).sum();
+        assert_eq!((meta.entries, meta.raw_bytes), (300, all as u64));
+        for (found, used) in meta.values.iter_mut().zip(&uses) {
+            assert_eq!((found.file, found.records, found.bytes), (used.file, used.records, used.bytes));
+            *found = *used;
+        }
+        fs.rename(&path, &Path::new(DIR).join(file_name(meta.id, meta.content_hash))).unwrap();
+        let shelf = Shelf::bounded(fs.clone(), reads, 1 << 20, 100);
+        let table = TableHandle::new(&shelf, DIR.into(), meta, options);
+        table.verify(&mut |_| {}).sound().unwrap();
+        let wanted = |at: usize| &values[at / 2 + 150 * (at % 2)];
+        let mut dice = Dice(3);
+        for _ in 0..40 {
+            let start = dice.below(300) as usize;
+            let mut cursor = table.cursor(CursorOptions::default());
+            cursor.seek(format!("key{start:04}").as_bytes(), Lsn::MAX).unwrap();
+            let mut at = start;
+            for _ in 0..dice.below(200) {
+                if !cursor.valid() {
+                    assert_eq!(at, 300);
+                    break;
+                }
+                assert_eq!(cursor.kind(), Kind::Apart);
+                // Not every value is asked for.
+                if dice.below(4) > 0 {
+                    cursor.load_value().unwrap();
+                    assert_eq!(cursor.value(), &wanted(at)[..], "{at} from {start}");
+                }
+                cursor.next().unwrap();
+                at += 1;
+            }
+        }
+        let hasher = KeyHasher::new(11);
+        for at in 0..300 {
+            let key = format!("key{at:04}").into_bytes();
+            let found =
+                table.get(&key, hasher.hash(&key), Lsn::MAX, &mut Verdicts::default()).unwrap().unwrap();
+            assert_eq!((found.kind, &found.value), (Kind::Put, wanted(at)));
+        }
+    }
+}
+
+#[test]
+fn every_damaged_byte_is_found_and_malformed_references_are_errors() {
+    let (fs, values) = (store(), values(12));
+    let (used, refs) = write(&*fs, 5, &values, Compression::Lz4).unwrap();
+    let path = Path::new(DIR).join(used.file_name());
+    let good = fs.contents(&path).unwrap();
+    for at in (0..good.len()).filter(|at| *at < 600 || at.is_multiple_of(211)) {
+        let mut bad = good.clone();
+        bad[at] ^= 1 << (at % 8);
+        fs.set_contents(&path, &bad).unwrap();
+        assert!(!check_file(&fs, &used).problems.is_empty(), "byte {at}");
+        let shelf = Shelf::new(fs.clone(), Arc::new(BlockCache::new(1 << 20)));
+        let file = open(&shelf, &used);
+        for (value, reference) in values.iter().zip(&refs) {
+            match file.read(&shelf, reference, Reader::Get) {
+                Ok(found) => assert_eq!(*found, **value, "byte {at}"),
+                Err(error) => assert!(error.is_corruption(), "{error}"),
+            }
+        }
+    }
+    for length in 0..good.len().min(900) {
+        fs.set_contents(&path, &good[..length]).unwrap();
+        assert!(!check_file(&fs, &used).problems.is_empty(), "cut to {length}");
+        assert!(!verify_values(&*fs, &path, None, used.hash, &mut |_| {}).problems.is_empty(), "{length}");
+    }
+    fs.set_contents(&path, &good).unwrap();
+    let shelf = Shelf::new(fs.clone(), Arc::new(BlockCache::new(1 << 20)));
+    let file = open(&shelf, &used);
+    let mut dice = Dice(1);
+    let sound = refs[3].encode();
+    for _ in 0..20_000 {
+        let mut bytes = sound.clone();
+        let at = dice.below(bytes.len() as u64) as usize;
+        match dice.below(3) {
+            0 => bytes.truncate(at),
+            1 => bytes[at] = dice.below(256) as u8,
+            _ => bytes.insert(at, dice.below(256) as u8 | 0x80),
+        }
+        let Ok(reference) = ValueRef::decode(&bytes) else { continue };
+        let _ = reference.record_bytes();
+        for windows_bytes in [0, 1 << 20] {
+            let mut loaded = Loaded::default();
+            match loaded.merge(&shelf, &file, &bytes, &reference, windows_bytes) {
+                Ok(()) => assert!(refs.iter().any(|known| known.place == reference.place), "{reference:?}"),
+                Err(error) => assert!(error.is_corruption(), "{error}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_file_is_there_as_long_as_somebody_holds_it() {
+    let fs = store();
+    let files = ValueFiles::new(2);
+    let uses: Vec<ValueUse> =
+        (1..=5).map(|id| write(&*fs, id, &values(3), Compression::None).unwrap().0).collect();
+    let garbage = |is_closed| {
+        let mut ids: Vec<u64> = files.take_garbage(is_closed).iter().map(|file| file.id().0).collect();
+        ids.sort_unstable();
+        ids
+    };
+    let first = files.join(Path::new(DIR), &uses[..3]);
+    let second = files.join(Path::new(DIR), &uses[2..]);
+    assert!(Arc::ptr_eq(&first[2], &second[0]), "one for all");
+    // The first leaves its level, and is read still.
+    files.leave(&first);
+    assert_eq!(garbage(false), []);
+    files.let_go(&first);
+    assert_eq!(garbage(false), [1, 2], "the second refers to the third");
+    files.leave(&second);
+    assert_eq!(garbage(false), []);
+    assert_eq!(garbage(true), [3, 4, 5], "of a closed store, held or not");
+    // A table of a store that is closed never left: its files stay.
+    let third = files.join(Path::new(DIR), &uses[..1]);
+    files.let_go(&third);
+    assert_eq!((garbage(false), garbage(true)), (vec![], vec![]));
+}
+
+#[test]
+fn no_more_files_are_open_than_may_be() {
+    let fs = store();
+    let shelf = Shelf::bounded(fs.clone(), ReadMode::Buffered, 1 << 20, 4);
+    // Too long for the cache.
+    let of = |id| write(&*fs, id, &[vec![id as u8; 10_000]], Compression::None).unwrap();
+    let files: Vec<_> = (1..=3).map(of).map(|(used, refs)| (open(&shelf, &used), refs[0])).collect();
+    let opened = Arc::new(AtomicU64::new(0));
+    let counted = opened.clone();
+    fs.set_hook(Some(Box::new(move |call| {
+        counted.fetch_add(u64::from(call.operation == Operation::Open), Ordering::Relaxed);
+    })));
+    let read = |which: &[usize]| {
+        let before = opened.load(Ordering::Relaxed);
+        for at in which {
+            let (file, value) = &files[*at];
+            let wanted = vec![*at as u8 + 1; 10_000];
+            assert_eq!(file.read(&shelf, value, Reader::Get).unwrap().to_vec(), wanted);
+        }
+        opened.load(Ordering::Relaxed) - before
+    };
+    assert_eq!(read(&[0, 1, 0, 1, 0, 1]), 2);
+    assert_eq!(read(&[2, 1, 2, 1]), 1, "the first goes");
+    assert_eq!(read(&[0, 2, 0, 2]), 1);
+    assert_eq!(read(&[1, 2, 0]), 3);
+    fs.set_hook(None);
+}
+
+#[test]
+fn a_failed_write_is_the_last_one() {
+    for fault in [Fault::NoSpace, Fault::ShortWrite] {
+        let fs = store();
+        let faulty = FaultyFs::new(fs.clone());
+        let path = Path::new(DIR).join("00000001.tmp");
+        let file = faulty.create(&path).unwrap();
+        let mut writer = ValueWriter::new(file, path, TableId(1), Compression::None).unwrap();
+        writer.add(&[1; 100]).unwrap();
+        faulty.fail_at(faulty.calls(), fault);
+        assert!(writer.add(&vec![2; 1 << 20]).is_err());
+        faulty.clear();
+        let error = writer.add(&[3; 100]).unwrap_err();
+        assert!(error.to_string().contains("start again"), "{error}");
+    }
+}
