@@ -145,7 +145,7 @@ pub enum Command {
     /// Read every byte of the store and check every checksum
     #[command(after_help = help::VERIFY)]
     Verify,
-    /// Take one file of a store apart: a table, a segment of the log, a manifest
+    /// Take one file of a store apart: a table, a value file, a segment of the log, a manifest
     #[command(subcommand, after_help = help::INSPECT)]
     Inspect(Inspect),
     /// Merge the tables of every level
@@ -457,6 +457,15 @@ pub enum Inspect {
         #[command(flatten)]
         depth: Depth,
     },
+    /// A file of values apart from their keys: its records
+    #[command(after_help = help::INSPECT_VALUES)]
+    Values {
+        /// The file, NUMBER-HASH.val
+        #[arg(value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+        #[command(flatten)]
+        depth: Depth,
+    },
     /// A segment of the log: header, records, marks, where it ends and why
     #[command(after_help = help::INSPECT_LOG)]
     Log {
@@ -481,9 +490,10 @@ impl Inspect {
     /// How deep to go.
     pub fn depth(&self) -> &Depth {
         match self {
-            Inspect::Table { depth, .. } | Inspect::Log { depth, .. } | Inspect::Manifest { depth, .. } => {
-                depth
-            }
+            Inspect::Table { depth, .. }
+            | Inspect::Values { depth, .. }
+            | Inspect::Log { depth, .. }
+            | Inspect::Manifest { depth, .. } => depth,
         }
     }
 }

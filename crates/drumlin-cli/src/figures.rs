@@ -214,7 +214,7 @@ fn values(found: &ValueStats) -> String {
     format!(
         "{all}, {} for {} of {}",
         bytes(found.bytes),
-        plural(found.values, "value"),
+        plural(found.records, "value"),
         bytes(found.live_bytes)
     )
 }

@@ -174,7 +174,7 @@ naming file and block; 1 if nothing is wrong but not all could be checked. What 
 checked is sound. Files are counted as by `stats`; ballast, and log files that are no \
 longer needed, hold nothing to check. A remark is what you should know although nothing is provably wrong.
 
-With --json: {\"sound\":BOOL,\"files\":N,\"tables\":N,\"log_files\":N,\"bytes\":N,\"problems\":[{\"file\":...,\
+With --json: {\"sound\":BOOL,\"files\":N,\"tables\":N,\"value_files\":N,\"log_files\":N,\"bytes\":N,\"problems\":[{\"file\":...,\
 \"offset\":N or null,\"what\":...},...],\"unchecked\":[TEXT,...],\"remarks\":[TEXT,...]}.";
 
 pub const INSPECT: &str = "\
@@ -209,7 +209,7 @@ positives is measured: how often the filter lets a read pass for a key that is n
 
 With --json, if asked for, each block: {\"what\":\"block\",\"number\",\"offset\",\"bytes\",\"raw_bytes\",\"compression\",\
 \"versions\",\"first\",\"last\",\"fence\",\"problem\"}, and each version: {\"what\":\"version\",\"block\",\"offset\",\"key\",\"lsn\",\
-\"kind\",\"value_bytes\"}, where the offset is that in the block. Then {\"what\":\"table\",\"file\",\"bytes\",\"footer\":{\"offset\",\
+\"kind\",\"value_bytes\",\"apart\":{\"file\",\"offset\"} or null}, where the offset is that in the block. Then {\"what\":\"table\",\"file\",\"bytes\",\"footer\":{\"offset\",\
 \"seed\"},\"properties\":PART,\"contents\":{\"id\",\"entries\",\"deletes\",\"range_tombstones\",\"smallest\",\"largest\",\
 \"largest_exclusive\",\"min_lsn\",\"max_lsn\",\"raw_bytes\",\"created_at_ms\"},\"comparator\",\"is_placed\",\
 \"buckets\":{\"buckets\",\"entries\",\"sources\",\"steps\",\"fill\"},\"block_bytes\",\
@@ -219,6 +219,19 @@ With --json, if asked for, each block: {\"what\":\"block\",\"number\",\"offset\"
 ",
     inspect_end!(),
     " A PART is {\"offset\",\"bytes\",\"raw_bytes\",\"compression\",\"problem\"}; what the table has not is null."
+);
+
+pub const INSPECT_VALUES: &str = concat!(
+    "\
+Example:
+  drumlin inspect values my.db/00000008-0123456789abcdef.val --records --limit 100
+
+Which keys the values are of, and which of them is garbage, is said by the tables that refer to them.
+
+With --json, if asked for, each record: {\"what\":\"record\",\"offset\",\"bytes\",\"compression\",\"value_bytes\"}. Then \
+{\"what\":\"values\",\"file\",\"bytes\",\"id\",\"records\",\"value_bytes\",\
+",
+    inspect_end!()
 );
 
 pub const INSPECT_LOG: &str = concat!(

@@ -18,7 +18,7 @@ fn stats_tell_what_is_true_of_the_store_and_not_what_a_fresh_process_has_not_don
     for part in ["1 table,", "2,000 versions", "KiB", "0 versions", "log "] {
         assert!(text.contains(part), "{part}: {text}");
     }
-    for of_tables in ["keys                about 2,000", "bytes of tables for each that is alive"] {
+    for of_tables in ["keys                about 2,000", "bytes of files for each that is alive"] {
         assert!(text.contains(of_tables), "{of_tables}: {text}");
     }
     for since_open in ["flush", "cache", "stall", "budget", "snapshot", "longest"] {

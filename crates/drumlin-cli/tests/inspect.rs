@@ -38,6 +38,41 @@ fn objects(said: &Said) -> Vec<Value> {
 }
 
 #[test]
+fn values_apart_are_shown_in_their_file_and_in_the_table_that_refers_to_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = directory.path().join("db");
+    let bench = "--num 100 --value-size 5000 --values-apart 4096 --compression none --compact --benchmarks fillrandom";
+    let mut args = vec!["--db", db.to_str().unwrap(), "bench"];
+    args.extend(bench.split(' '));
+    Said::from(drumlin(args).output().unwrap()).ok();
+    let named = |end: &str| {
+        let entries = fs::read_dir(&db).unwrap().map(|entry| entry.unwrap().path());
+        entries.filter(|path| path.to_string_lossy().ends_with(end)).collect::<Vec<_>>()
+    };
+    let (values, tables) = (named(".val"), named(".tbl"));
+    assert!(!values.is_empty() && !tables.is_empty());
+    let said = inspect("values", &values[0], &["--records", "--json"]);
+    let found = objects(&said);
+    let whole = found.last().unwrap();
+    assert_eq!((&whole["what"], whole["records"].as_u64()), (&"values".into(), Some(found.len() as u64 - 1)));
+    assert!(found.iter().any(|line| line["value_bytes"] == 5000), "{said:?}");
+    assert!(inspect("values", &values[0], &[]).text().ends_with("sound: every checksum is right\n"));
+    let said = inspect("table", &tables[0], &["--records", "--json"]);
+    let number: u64 = values[0].file_name().unwrap().to_str().unwrap()[..8].parse().unwrap();
+    let versions = objects(&said).into_iter().filter(|line| line["what"] == "version");
+    let apart: Vec<Value> = versions.filter(|line| line["apart"]["file"] == number).collect();
+    assert!(!apart.is_empty() && apart.iter().all(|line| line["value_bytes"] == 5000), "{said:?}");
+    assert!(inspect("table", &tables[0], &["--records"]).text().contains("of value file"));
+    Said::from(drumlin(["--db", db.to_str().unwrap(), "verify"]).output().unwrap()).ok();
+    let mut bytes = fs::read(&values[0]).unwrap();
+    bytes[100] ^= 1;
+    fs::write(&values[0], bytes).unwrap();
+    let said = inspect("values", &values[0], &[]);
+    assert_eq!(said.code, Some(3), "{said:?}");
+    assert!(said.text().contains("cannot be read"), "{said:?}");
+}
+
+#[test]
 fn each_file_of_a_sound_store_is_shown_and_exits_0() {
     let store = store();
     for (kind, file) in kinds(&store) {

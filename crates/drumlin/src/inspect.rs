@@ -1,4 +1,4 @@
-//! Looking into single files of a store: a table, a segment of the log, a manifest.
+//! Looking into single files of a store: a table, a value file, a segment of the log, a manifest.
 //!
 //! Place: beside [`crate::Db`], for tools. It opens no store and takes no lock; the parts come from `table`, `log` and
 //! `version`, which know the bytes.
@@ -30,6 +30,7 @@ pub use crate::log::inspect::{
 pub use crate::table::inspect::{
     TableBlock, TableBuckets, TableEntry, TableFilter, TableInfo, TablePart, TableReport, TableTombstone,
 };
+pub use crate::table::values::inspect::{ValueRecord, ValuesReport};
 pub use crate::version::inspect::{
     ManifestChange, ManifestEdit, ManifestKeyspace, ManifestReport, ManifestState,
 };
@@ -51,6 +52,14 @@ pub fn table(
     // A table that lies alone is sound without it.
     report.unchecked.extend(unknown.map(|why| format!("whether the filter knows every key: {why}")));
     Ok(report)
+}
+
+/// Takes the value file at `path` apart; `on_record` is shown each value's record, in order. Reads the file once.
+///
+/// # Errors
+/// `Io` if the file cannot be read. What is corrupt is in the report.
+pub fn values(env: &Env, path: &Path, mut on_record: impl FnMut(&ValueRecord)) -> Result<ValuesReport> {
+    crate::table::values::inspect::inspect_values(&*env.fs, path, &mut on_record)
 }
 
 /// Takes the segment of the log at `path` apart; `on_item` is shown each record, and each stretch without one, in order.

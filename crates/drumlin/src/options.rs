@@ -64,16 +64,16 @@ pub struct Options {
     /// such reads is read as usual. Default false.
     pub direct_reads: bool,
     /// Tables that are kept open at a time, at most; at least 1. One that a scan, a merge or a get of many keys reads when it is
-    /// closed stays open until that lets go of it. Default `None`: half as many files as the system lets this process open.
+    /// closed stays open until that lets go of it. Beside them half as many value files may be open. Default `None`: half as many files as the system lets this process open.
     pub open_files_max: Option<usize>,
     /// How memory in two tiers is kept.
     pub two_tier: TwoTier,
     /// Snapshots that nobody has used for longer than this are released when the next flush or merge begins; until then they may
     /// be used, and count as used again. Default: never.
     pub snapshot_expiry: Option<Duration>,
-    /// Directory for the tables of each level, by level number; levels not named live in the store's own, and so do value files. It is not stored: give
-    /// the same at every open, or tables are missing ([`Error::Corruption`]). A directory belongs to one store alone: an open for
-    /// writing removes every table in it that this store does not know.
+    /// Directory for the tables of each level, by level number; levels not named live in the store's own, and so do value files. It
+    /// is not stored: give the same at every open, or tables are missing ([`Error::Corruption`]). A directory belongs to one store
+    /// alone: an open for writing removes every table and value file in it that this store does not know.
     pub level_paths: BTreeMap<u32, PathBuf>,
     /// Custom comparators that keyspaces of this store may use, found by name at open.
     pub comparators: Vec<ComparatorRef>,
@@ -416,17 +416,16 @@ pub enum FilterAllocation {
     Uniform,
 }
 
-/// Values apart from their keys: a flush puts those that are long into files of their own, and tables hold where. Merges carry that
-/// on and leave the values where they are, until much of a file is garbage.
-///
-/// From some KiB on puts cost a half of what they do else, or less; a get past the page cache as much as else, or less; a scan past the page cache
-/// up to twice as much. What was measured: docs/design/values.md.
+/// Long values apart from their keys: flushes and merges write them to files of their own, and tables hold where they are. Merges then
+/// write keys alone. When it pays: docs/choosing.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ValueSeparation {
-    /// Bytes from which on a value lies apart, from 16 on. Default 4096.
+    /// Bytes, before compression, from which on a value lies apart; from 16 on. Default 4096.
     pub min_bytes: usize,
-    /// Bytes that value files may take for what tables refer to in them, in percent from 105 to 1000: beyond that, those with the most
-    /// garbage are written anew. What was overwritten is garbage once its entry is merged away. Default 150.
+    /// Bytes of records in value files for those that tables refer to, in percent from 105 to 1000; the lower, the more is written.
+    /// Beyond it the files with the most garbage are collected: tables that refer to them are rewritten, and what is live is
+    /// copied. What was overwritten or deleted is garbage once its entry is merged away. While collecting is under way, and
+    /// under load, more is taken for a while. Default 150.
     pub space_percent: u16,
 }
 
@@ -469,7 +468,7 @@ pub struct KeyspaceOptions {
     pub filter_bits_per_key: f64,
     /// How they are shared out. Default [`FilterAllocation::BySize`].
     pub filter_allocation: FilterAllocation,
-    /// Bytes after which an output table is cut, from 1 KiB to 4 GiB. Default 32 MiB.
+    /// Bytes after which an output table is cut, and a value file, from 1 KiB to 4 GiB. Default 32 MiB.
     pub table_bytes: u64,
     /// Tables at level 0 that start a compaction, from 1 to 1000; in a trie its `runs` are asked. Default 4.
     pub level0_tables: usize,
@@ -477,8 +476,8 @@ pub struct KeyspaceOptions {
     pub level1_bytes: u64,
     /// Each level's target is this times the one above, from 2 to 1000. Default 10.
     pub level_ratio: u64,
-    /// Long values apart from their keys, in files of their own; those that already are stay until they are merged or collected.
-    /// Default `None`: merges bring back what lies apart.
+    /// Long values apart from their keys, in files of their own. Default `None`: values lie in tables, and merges bring back
+    /// what lies apart since it was otherwise.
     pub value_separation: Option<ValueSeparation>,
 }
 

@@ -20,12 +20,14 @@ use crate::progress::Watcher;
 
 /// What a table's name ends with.
 const TABLE: &str = "tbl";
+/// The same of value files.
+const VALUES: &str = "val";
 
 pub fn run(args: &Args) -> Result<()> {
-    let (report, tables) = verify(args)?;
+    let (report, kinds) = verify(args)?;
     let mut out = Output::new();
     if args.json {
-        out.bytes(&json(&report, tables))?;
+        out.bytes(&json(&report, kinds))?;
     } else {
         for problem in &report.problems {
             out.line(describe(problem))?;
@@ -36,7 +38,7 @@ pub fn run(args: &Args) -> Result<()> {
         for unchecked in &report.unchecked {
             out.line(format_args!("not checked: {unchecked}"))?;
         }
-        let files = count(&report, tables);
+        let files = count(&report, kinds);
         let bytes = output::bytes(report.bytes);
         if report.is_sound() {
             out.line(format_args!("sound: the manifest, and every byte of {files} ({bytes})"))?;
@@ -62,25 +64,45 @@ pub fn run(args: &Args) -> Result<()> {
     )))
 }
 
-/// What was found, and how many of the files are tables.
-fn verify(args: &Args) -> Result<(VerifyReport, usize)> {
+/// Of the files that were read, how many are not the log's.
+#[derive(Clone, Copy, Default)]
+struct Kinds {
+    tables: usize,
+    values: usize,
+}
+
+/// What was found, and what the files are.
+fn verify(args: &Args) -> Result<(VerifyReport, Kinds)> {
     let bar = Watcher::new(args.quiet).bytes("verifying", 0);
     bar.say("of tables".into());
-    let mut tables = BTreeSet::new();
+    let mut seen = BTreeSet::new();
+    let mut kinds = Kinds::default();
     let report = Db::verify_directory(args.db(), Options::default(), &mut |progress| {
         bar.total(progress.bytes_total);
         bar.at(progress.bytes);
-        if !tables.contains(&progress.file) && progress.file.extension().is_some_and(|end| end == TABLE) {
-            tables.insert(progress.file.clone());
+        if !seen.contains(&progress.file) {
+            seen.insert(progress.file.clone());
+            let is = |end: &str| usize::from(progress.file.extension().is_some_and(|found| found == end));
+            kinds.tables += is(TABLE);
+            kinds.values += is(VALUES);
         }
     })?;
-    Ok((report, tables.len()))
+    Ok((report, kinds))
 }
 
 /// The files that were read, for people.
-fn count(report: &VerifyReport, tables: usize) -> String {
-    let log_files = report.files.saturating_sub(tables) as u64;
-    format!("{} and {}", output::plural(tables as u64, "table"), output::plural(log_files, "log file"))
+fn count(report: &VerifyReport, kinds: Kinds) -> String {
+    let Kinds { tables, values } = kinds;
+    let log_files = report.files.saturating_sub(tables + values) as u64;
+    let values = match values {
+        0 => String::new(),
+        some => format!(", {}", output::plural(some as u64, "value file")),
+    };
+    format!(
+        "{}{values} and {}",
+        output::plural(tables as u64, "table"),
+        output::plural(log_files, "log file")
+    )
 }
 
 /// One wrong place: file, block, and what is wrong.
@@ -92,12 +114,13 @@ pub fn describe(problem: &Corruption) -> String {
     format!("corrupt: {}{place}: {}", problem.path.display(), problem.what)
 }
 
-fn json(report: &VerifyReport, tables: usize) -> Vec<u8> {
+fn json(report: &VerifyReport, kinds: Kinds) -> Vec<u8> {
+    let Kinds { tables, values } = kinds;
     let mut line = format!(
-        r#"{{"sound":{},"files":{},"tables":{tables},"log_files":{},"bytes":{},"problems":["#,
+        r#"{{"sound":{},"files":{},"tables":{tables},"value_files":{values},"log_files":{},"bytes":{},"problems":["#,
         report.is_sound(),
         report.files,
-        report.files.saturating_sub(tables),
+        report.files.saturating_sub(tables + values),
         report.bytes
     )
     .into_bytes();
@@ -150,7 +173,7 @@ mod tests {
             unchecked: vec!["the log: why".into(), "more".into()],
             remarks: vec!["a \"note\"".into()],
         };
-        let line = json(&report, 1);
+        let line = json(&report, Kinds { tables: 1, values: 0 });
         assert_eq!(line.iter().filter(|b| **b == b'\n').count(), 1);
         let object: serde_json::Value = serde_json::from_slice(&line).unwrap();
         assert_eq!(object["sound"], false);

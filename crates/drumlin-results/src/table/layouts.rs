@@ -160,7 +160,7 @@ pub const MEASUREMENTS: &[Measurement] = &[
         // as many runs of the last level.
         runs: &[
             "--num 30000000 --memory 512 --memtable 16",
-            "--num 48000000 --memory 72 --memtable 2 --table-size 2097152 --levels 3",
+            "--num 48000000 --memory 68 --memtable 2 --table-size 2097152 --levels 3",
         ],
         rounds: 1,
         drawn: No,
@@ -169,6 +169,24 @@ pub const MEASUREMENTS: &[Measurement] = &[
             Goal::Reads { workload: "readrandom", run: 1, most: 2.05 },
             Goal::Filters { workload: "readrandom", run: 1, bits: 16.0, most: 10.0 },
         ],
+    },
+    Measurement {
+        name: "values-apart",
+        shows: "long values apart from their keys, beside the same in tables: overwrites of half a GiB, three times",
+        minutes: 6,
+        program: Bench,
+        with: "--compression none --memory 64 --memtable 8 --level1 16 --table-size 4194304 --seek-nexts 100 --duration 5 \
+               --benchmarks overwrite,readrandom,seekrandom",
+        runs: &[
+            "--value-size 4096 --num 131072 --writes 393216",
+            "--value-size 4096 --num 131072 --writes 393216 --values-apart 4096",
+            "--value-size 4096 --num 131072 --writes 393216 --values-apart 4096 --values-space 125",
+            "--value-size 16384 --num 32768 --writes 98304",
+            "--value-size 16384 --num 32768 --writes 98304 --values-apart 4096",
+        ],
+        rounds: 3,
+        drawn: Bars,
+        goals: &[],
     },
     Measurement {
         name: "trie-device",

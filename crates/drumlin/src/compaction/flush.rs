@@ -9,6 +9,7 @@
 
 use std::sync::Arc;
 
+use super::apart::{Apart, ValueRules};
 use super::outputs::{Outputs, PartBounds};
 use super::retain::Retention;
 use super::{CompactionOutcome, JobContext};
@@ -29,7 +30,9 @@ pub fn run_flush<C: Cursor>(
         Retention::new(comparator.clone(), context.snapshots.clone(), tombstones, KeySpans::EVERYTHING);
     memory.set(rules.heap_bytes());
     let mut merge = Merge::new(comparator, cursors);
-    let mut outputs = Outputs::new(context.clone(), 0, Arc::default(), std::iter::empty());
+    let values = ValueRules { min_bytes: context.separated_bytes_min, ..ValueRules::default() };
+    let mut outputs =
+        Outputs::new(context.clone(), 0, Arc::default(), Apart::new(values, std::iter::empty()));
     // One table, however large: level 0 counts tables, and each costs every read a look.
     let bounds = PartBounds {
         start: None,

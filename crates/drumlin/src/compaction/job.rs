@@ -11,7 +11,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::apart::ValueRules;
+use super::apart::{Apart, ValueRules};
 use super::outputs::{Outputs, PartBounds};
 use super::retain::Retention;
 use super::{CompactionOutcome, JobContext};
@@ -29,8 +29,6 @@ use crate::version::{Level, LevelCursor, PartCursor};
 const READAHEAD_BYTES: (usize, usize) = (16 << 10, 256 << 10);
 /// What a part's cursors may take of its memory: one of so many parts.
 const INPUTS_PART: usize = 3;
-/// Bytes of value files that each cursor holds, at most.
-const VALUES_BYTES_MAX: usize = 8 << 20;
 /// What the output of a part may take in any case, in bytes.
 const OUTPUT_BYTES_MIN: usize = 512 << 10;
 /// Memory that is worth a further part; and where outputs are staged, since of small tables a store has many, and each that is open
@@ -48,9 +46,7 @@ pub fn run_compaction(plan: &CompactionPlan, context: &JobContext) -> Result<Com
         let added = plan.tables().map(|(_, table)| (plan.output_level, table.meta().clone(), table.clone()));
         return Ok(CompactionOutcome { added: added.collect(), removed, moved: true, ..Default::default() });
     }
-    let collected = Arc::clone(&plan.collected);
-    let values = ValueRules { collected, ..context.values.clone() };
-    let job = Arc::new(Job::new(plan.clone(), JobContext { values, ..context.clone() })?);
+    let job = Arc::new(Job::new(plan.clone(), context.clone())?);
     let mut outcome = job.run()?.keep()?;
     outcome.read_bytes +=
         job.inputs.iter().flat_map(|(_, tables)| tables).map(|t| t.meta().file_bytes).sum::<u64>();
@@ -64,6 +60,7 @@ struct Job {
     plan: CompactionPlan,
     context: JobContext,
     rules: Retention,
+    values: ValueRules,
     _rules_memory: Charge,
     /// What must be read, by level.
     inputs: Vec<(u32, Vec<Arc<TableHandle>>)>,
@@ -128,7 +125,7 @@ impl Job {
         let done = (0..=cuts.len()).map(|_| None).collect();
         let state = Mutex::new(State { done, failure: None });
         Ok(Job {
-            plan,
+            values: ValueRules { min_bytes: context.separated_bytes_min, collected: plan.collected.clone() },
             context,
             rules,
             _rules_memory: rules_memory,
@@ -136,6 +133,7 @@ impl Job {
             cuts,
             stop: Arc::default(),
             state,
+            plan,
         })
     }
 
@@ -216,7 +214,8 @@ impl Job {
 
     fn outputs(&self) -> Outputs {
         let inputs = self.inputs.iter().flat_map(|(_, tables)| tables).map(|table| table.meta());
-        Outputs::new(self.context.clone(), self.plan.output_level, self.stop.clone(), inputs)
+        let apart = Apart::new(self.values.clone(), inputs);
+        Outputs::new(self.context.clone(), self.plan.output_level, self.stop.clone(), apart)
     }
 
     /// The inputs that may have keys in [start, end), as one cursor, which holds `bytes` if it can; and how many it holds.
@@ -233,13 +232,15 @@ impl Job {
         }
         runs.retain(|run| !matches!(run, Either::Right(tables) if tables.is_empty()));
         let (least, most) = READAHEAD_BYTES;
-        let readahead_bytes = (bytes / runs.len().max(1)).saturating_sub(*block_bytes).clamp(least, most);
-        // As much again for the values that are taken along.
-        let collects = runs.iter().any(|run| match run {
-            Either::Left(table) => self.takes_along(table),
-            Either::Right(tables) => tables.iter().any(|table| self.takes_along(table)),
+        // Where values are relocated, a half is for them.
+        let relocates = runs.iter().any(|run| match run {
+            Either::Left(table) => self.relocates(table),
+            Either::Right(tables) => tables.iter().any(|table| self.relocates(table)),
         });
-        let values_bytes = if collects { (bytes / runs.len().max(1)).min(VALUES_BYTES_MAX) } else { 0 };
+        let halves = 1 + usize::from(relocates);
+        let run_bytes = bytes / runs.len().max(1) / halves;
+        let values_bytes = if relocates { run_bytes } else { 0 };
+        let readahead_bytes = run_bytes.saturating_sub(*block_bytes).clamp(least, most);
         let input_bytes = runs.len() * (readahead_bytes + block_bytes + values_bytes);
         let options = CursorOptions { fill_cache: false, readahead_bytes, values_bytes };
         let cursor = |run: Either<Arc<TableHandle>, Vec<Arc<TableHandle>>>| match run {
@@ -252,9 +253,9 @@ impl Job {
         (Merge::new(comparator.clone(), runs.into_iter().map(cursor).collect()), input_bytes)
     }
 
-    /// True if the job takes values of the table along that lie apart.
-    fn takes_along(&self, table: &TableHandle) -> bool {
-        table.meta().values.iter().any(|used| self.context.values.takes_along(used.file))
+    /// True if the job relocates values of the table.
+    fn relocates(&self, table: &TableHandle) -> bool {
+        table.meta().values.iter().any(|used| self.values.relocates(used.file))
     }
 
     /// Fails if the inputs gave more or fewer entries than their descriptions say.

@@ -51,9 +51,9 @@ impl Rig {
             env: Env::with_fs(fs.clone()),
             dir: Arc::new(|_| PathBuf::from(DIR)),
             next_table_id: Arc::new(AtomicU64::new(1)),
-            table_options: TableOptions::new(&options, KeyHasher::new(7)).with_values_in(Path::new(DIR)),
+            table_options: TableOptions::new(&options, KeyHasher::new(7)),
             filter_bits: FilterBits::uniform(options.filter_bits_per_key),
-            values: ValueRules::default(),
+            separated_bytes_min: None,
             table_bytes: options.table_bytes,
             shelf: Shelf::new(fs, Arc::new(BlockCache::new(1 << 20))),
             snapshots: Vec::new(),
@@ -78,7 +78,7 @@ impl Rig {
     /// From now on jobs lay all values apart.
     fn lay_apart(mut self) -> Rig {
         self.options.value_separation = Some(ValueSeparation { min_bytes: 16, space_percent: 120 });
-        self.context.values.min_bytes = Some(16);
+        self.context.separated_bytes_min = Some(16);
         self
     }
 
@@ -598,14 +598,14 @@ fn what_a_job_returns_survives_a_power_loss() {
     let plan = rig.plan(0);
     let mut rig = rig.lay_apart();
     let apart = run_compaction(&plan, &rig.context).unwrap();
-    rig.context.values.min_bytes = None;
+    rig.context.separated_bytes_min = None;
     let outcome = run_compaction(&plan, &rig.context).unwrap();
     let after = fs.crash_clone(&mut |_| Keep::No);
     let uses: Vec<_> = apart.added.iter().flat_map(|(_, meta, _)| &meta.values).collect();
     assert!(uses.len() > 1);
     for used in uses {
         let path = Path::new(DIR).join(used.file_name());
-        let check = verify_values(&*after, &path, Some(used.file_bytes), used.hash, &mut |_| {});
+        let check = verify_values(&*after, &path, used.file, used.file_bytes, used.hash, &mut |_| {});
         check.sound().unwrap();
     }
     for (_, meta, table) in &outcome.added {

@@ -27,7 +27,6 @@ mod job;
 mod outputs;
 pub mod retain;
 
-pub use apart::ValueRules;
 pub use flush::run_flush;
 pub use job::run_compaction;
 
@@ -58,8 +57,8 @@ pub struct JobContext {
     pub table_options: TableOptions,
     /// Filter bits of the outputs, in place of those of the options.
     pub filter_bits: FilterBits,
-    /// Which values lie apart.
-    pub values: ValueRules,
+    /// Bytes from which on a value lies apart; none if no value is to.
+    pub separated_bytes_min: Option<usize>,
     /// Bytes after which an output of a compaction is cut, and a value file.
     pub table_bytes: u64,
     /// For the handles of the outputs.
@@ -99,7 +98,7 @@ pub struct CompactionOutcome {
     pub removed: Vec<(u32, TableId)>,
     /// Inputs that no level holds any more: `mark_obsolete` them once the edit is durable.
     pub obsolete: Vec<Arc<TableHandle>>,
-    /// Bytes of the input files that were read.
+    /// Bytes of the input files that were read, and of the values that were relocated.
     pub read_bytes: u64,
     /// Bytes of the new files.
     pub written_bytes: u64,

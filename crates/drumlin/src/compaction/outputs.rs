@@ -13,7 +13,7 @@
 //! Concurrency: one thread. Tests: `job_tests.rs`.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -36,6 +36,9 @@ const TICK_BYTES: usize = 64 << 10;
 const ENTRIES_PER_LOOK: u32 = 16;
 /// Bytes of tables below that an output overlaps, at most, in full tables (but for one table and a few entries).
 const BELOW_TABLES_MAX: u64 = 10;
+
+/// Bytes of values apart that an output refers to, at most, in full tables: to relocate them is one job.
+const REFERRED_TABLES_MAX: u64 = 16;
 
 /// The range of keys a part writes, and what it must know of its place.
 pub(super) struct PartBounds<'a> {
@@ -74,6 +77,7 @@ impl PartBounds<'_> {
             writer.estimated_bytes() >= self.table_bytes / 8 * u64::from(eighths)
                 || memory_bytes >= self.memory_bytes / 8 * usize::from(eighths)
                 || writer.uses_of_buckets(eighths)
+                || writer.referred_bytes() / REFERRED_TABLES_MAX >= self.table_bytes / 8 * u64::from(eighths)
         };
         reaches(7) && (writer.begins_a_column(key) || reaches(8))
     }
@@ -111,17 +115,11 @@ struct Open {
 }
 
 impl Outputs {
-    /// Nothing yet, to be written to `level`, or behind borders to theirs, until `stop` is set or the job is cancelled. `inputs` are
-    /// the tables that are merged.
-    pub fn new<'a>(
-        context: JobContext,
-        level: u32,
-        stop: Arc<AtomicBool>,
-        inputs: impl Iterator<Item = &'a TableMeta>,
-    ) -> Outputs {
+    /// Nothing yet, to be written to `level`, or behind borders to theirs, until `stop` is set or the job is cancelled.
+    pub fn new(context: JobContext, level: u32, stop: Arc<AtomicBool>, apart: Apart) -> Outputs {
         let buffers = context.buffers.charge(0);
         Outputs {
-            apart: Apart::new(context.clone(), inputs),
+            apart,
             context,
             stop,
             level,
@@ -187,8 +185,12 @@ impl Outputs {
             self.entries_read += 1;
             unchecked_bytes += key.len() + value.len();
             if verdict == Verdict::Keep {
-                if kind == Kind::Apart && self.apart.takes_along(value) {
+                if kind == Kind::Apart
+                    && let Some(apart) = self.apart.relocates(value)
+                {
                     cursor.load_value()?;
+                    self.apart.loaded_bytes += apart.record_bytes();
+                    unchecked_bytes += cursor.value().len();
                     kind = Kind::Put;
                 }
                 let (key, value) = (cursor.key(), cursor.value());
@@ -215,7 +217,10 @@ impl Outputs {
                 if cursor.is_in_use() {
                     table.writer.next_is_in_use();
                 }
-                let reference = if kind == Kind::Put { self.apart.lay(value)? } else { None };
+                let reference = match kind {
+                    Kind::Put => self.apart.lay(value, &self.context, &mut self.files)?,
+                    _ => None,
+                };
                 match reference {
                     Some(reference) => table.writer.add(key, lsn, Kind::Apart, &reference)?,
                     None => table.writer.add(key, lsn, kind, value)?,
@@ -240,7 +245,8 @@ impl Outputs {
         if let Some(last) = open {
             self.finish(last, rules, start.as_deref(), bounds.end, bounds.pile)?;
         }
-        self.apart.finish(self.tables.iter_mut().map(|(_, meta)| meta))?;
+        let tables = self.tables.iter_mut().map(|(_, meta)| meta);
+        self.apart.finish(tables, &self.context, &mut self.files)?;
         // Other parts may take longer.
         (self.spare, self.spare_bytes) = (Spare::default(), 0);
         self.charge(0);
@@ -350,20 +356,23 @@ impl Outputs {
         self.files.append(&mut other.files);
         self.ids.append(&mut other.ids);
         self.tables.append(&mut other.tables);
-        self.apart.append(&mut other.apart);
+        self.apart.written_bytes += other.apart.written_bytes;
+        self.apart.loaded_bytes += other.apart.loaded_bytes;
         self.dirs.append(&mut other.dirs);
         self.entries_read += other.entries_read;
     }
 
     /// Makes the new names durable and gives the tables out. Their files stay from here on.
     pub fn keep(mut self) -> Result<CompactionOutcome> {
-        self.dirs.extend(self.apart.dir().map(Path::to_path_buf));
+        if self.apart.written_bytes > 0 {
+            self.dirs.insert(self.context.shelf.values_dir().to_path_buf());
+        }
         for dir in &self.dirs {
             self.context.env.fs.sync_dir(dir)?;
         }
         self.files.clear();
         self.ids.clear();
-        let (read_bytes, values_bytes) = self.apart.keep();
+        let (read_bytes, values_bytes) = (self.apart.loaded_bytes, self.apart.written_bytes);
         let tables_bytes: u64 = self.tables.iter().map(|(_, meta)| meta.file_bytes).sum();
         let added = std::mem::take(&mut self.tables)
             .into_iter()

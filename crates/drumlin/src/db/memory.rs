@@ -18,6 +18,7 @@
 //! Concurrency: sums and thresholds are Relaxed; they order nothing. A write loads two words that change once per block of
 //! an arena. Rules: docs/design/memory.md. Tests: tests/memory.rs.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -105,8 +106,8 @@ struct Window {
 }
 
 impl Memory {
-    /// For a store whose log has segments of so many bytes.
-    pub fn new(env: &Env, options: &Options, segment_bytes: usize) -> Memory {
+    /// For a store in `directory` whose log has segments of so many bytes.
+    pub fn new(env: &Env, directory: &Path, options: &Options, segment_bytes: usize) -> Memory {
         let eighth = options.memory_bytes / 8;
         let open_files_max = options.open_files_max.unwrap_or_else(|| {
             let allowed = env.fs.open_files_max().unwrap_or(u64::MAX);
@@ -119,7 +120,7 @@ impl Memory {
             retired: Mutex::default(),
             two_tier: options.two_tier,
             segment_bytes,
-            shelf: Shelf::bounded(env.fs.clone(), reads, 3 * eighth, open_files_max),
+            shelf: Shelf::bounded(env.fs.clone(), reads, directory, 3 * eighth, open_files_max),
             jobs: Arc::default(),
             job_share: eighth,
             lent: AtomicUsize::new(0),

@@ -64,7 +64,7 @@ pub(crate) fn open(env: Env, directory: &Path, options: Options) -> Result<Arc<S
     let log_directory = directory.join(LOG_DIRECTORY);
     let recovered = Arc::new(log::scan(&env.fs, &log_directory, scan_options(&identity, &state))?);
     check_manifest_reaches(&state, &recovered, &info.path)?;
-    let memory = Memory::new(&env, &options, identity.segment_bytes as usize);
+    let memory = Memory::new(&env, directory, &options, identity.segment_bytes as usize);
     let keyspaces = keyspaces_of(directory, &options, &identity, &state, &memory)?;
     check_levels(&keyspaces, &info.path)?;
     let (first_segment, next_start) = next_session(&identity, &state, &recovered, &info.path)?;
@@ -276,7 +276,7 @@ pub(crate) fn keyspaces_of(
     let keyspaces = stored.map(|stored| {
         let keyspace_options = version::decode_options(&stored.options, &options.comparators, directory)?;
         let hasher = keyspace_options.hasher(hasher);
-        let table_options = TableOptions::new(&keyspace_options, hasher).with_values_in(directory);
+        let table_options = TableOptions::new(&keyspace_options, hasher);
         let handles = stored.levels().into_iter().enumerate().map(|(level, metas)| {
             let place = place_of(&options.level_paths, directory, level as u32);
             let handle = |meta| TableHandle::new(&memory.shelf, place.clone(), meta, table_options.clone());

@@ -329,15 +329,17 @@ impl Scan {
             while parts.valid() && parts.key() == key {
                 if parts.lsn() < view.snapshot.lsn {
                     newest = Some((parts.lsn(), parts.kind()));
-                    if parts.kind() == Kind::Apart {
-                        parts.load_value()?;
-                    }
                     value.clear();
                     value.extend_from_slice(parts.value());
                 }
                 parts.prev()?;
             }
-            if newest.is_some_and(|(lsn, kind)| view.shows(key, lsn, kind)) {
+            if let Some((_, kind)) = newest.filter(|(lsn, kind)| view.shows(key, *lsn, *kind)) {
+                if kind == Kind::Apart {
+                    let found = self.levels.value(value)?;
+                    value.clear();
+                    value.extend_from_slice(&found);
+                }
                 return Ok(true);
             }
         }

@@ -69,19 +69,20 @@ pub struct ValueStats {
     pub files: usize,
     /// Their bytes.
     pub bytes: u64,
-    /// Of these, bytes of values that some table refers to: those overwritten count until their entry is merged away.
+    /// Bytes of the records in them, as compressed, that some table refers to: what was overwritten counts until its entry is merged
+    /// away. The rest is garbage, which `ValueSeparation::space_percent` bounds.
     pub live_bytes: u64,
-    /// Values that tables refer to.
-    pub values: u64,
+    /// Records that tables refer to.
+    pub records: u64,
 }
 
 impl ValueStats {
     fn of(space: &ValueSpace) -> ValueStats {
         ValueStats {
             files: space.files().count(),
-            bytes: space.files().map(|used| used.file_bytes).sum(),
+            bytes: space.files().fold(0, |all, used| all.saturating_add(used.file_bytes)),
             live_bytes: space.live_bytes(),
-            values: space.files().map(|used| used.records).sum(),
+            records: space.files().fold(0, |all, used| all.saturating_add(used.records)),
         }
     }
 }
@@ -371,11 +372,11 @@ impl fmt::Display for Stats {
                     level.tables, level.bytes, level.versions
                 )?;
             }
-            let ValueStats { files, bytes, live_bytes, values } = keyspace.values;
+            let ValueStats { files, bytes, live_bytes, records } = keyspace.values;
             if files > 0 {
                 writeln!(
                     f,
-                    "  values: {files} files, {bytes} bytes, {values} values referred to, of {live_bytes} bytes"
+                    "  values: {files} files, {bytes} bytes, {records} records referred to, of {live_bytes} bytes"
                 )?;
             }
         }

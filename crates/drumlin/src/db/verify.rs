@@ -1,4 +1,4 @@
-//! Verification: every byte of every table, and of a log at rest, is read and checked.
+//! Verification: every byte of every table and value file, and of a log at rest, is read and checked.
 //!
 //! Place: `Db::verify`, where the manifest was read and checked by opening the store; and
 //! `Db::verify_directory`, which goes on where opening ends: what opening would have read first is then checked file by
@@ -22,7 +22,7 @@ use crate::key::{KeyHasher, Lsn};
 use crate::log::{self, Mode, ScanOptions, SegmentInfo};
 use crate::options::Options;
 use crate::table::{TableCheck, TableHandle, ValueUse, verify_alone, verify_values};
-use crate::version::{Identity, Manifest, StoreState, is_table_name, value_file_hash};
+use crate::version::{Identity, Manifest, StoreState, is_table_name, value_file};
 
 use super::keyspaces::KeyspaceMap;
 use super::memory::Memory;
@@ -132,7 +132,7 @@ fn verify_files(
     let _lock = lock_for_reading(env, directory)?;
     let mut check = Check::new(&env.fs, on_progress);
     let loaded = Manifest::load(&*env.fs, directory).and_then(|(identity, state, _)| {
-        let memory = Memory::new(env, options, options.segment_bytes);
+        let memory = Memory::new(env, directory, options, options.segment_bytes);
         let keyspaces = keyspaces_of(directory, options, &identity, &state, &memory)?;
         Ok((identity, state, keyspaces))
     });
@@ -168,24 +168,22 @@ impl<'a> Check<'a> {
         Check { fs, on_progress, progress: VerifyProgress::default(), report: VerifyReport::default() }
     }
 
-    /// Tables, by what the manifest knows of them.
+    /// Tables and the value files that they refer to, by what the manifest knows of them.
     fn tables(&mut self, tables: &[Arc<TableHandle>]) {
         self.progress.bytes_total = tables.iter().map(|t| t.meta().file_bytes).sum();
+        let path = |table: &TableHandle, used: &ValueUse| table.shelf().values_dir().join(used.file_name());
         let values: BTreeMap<PathBuf, ValueUse> = tables
             .iter()
-            .flat_map(|table| {
-                let dir = table.options().values_dir.clone();
-                table.meta().values.iter().map(move |used| (dir.join(used.file_name()), *used))
-            })
+            .flat_map(|table| table.meta().values.iter().map(|used| (path(table, used), *used)))
             .collect();
         self.progress.bytes_total += values.values().map(|used| used.file_bytes).sum::<u64>();
         for table in tables {
             self.table(table.path(), table.meta().file_bytes, |on_bytes| table.verify(on_bytes));
         }
         let fs = self.fs;
-        for (path, ValueUse { file_bytes, hash, .. }) in values {
+        for (path, ValueUse { file, file_bytes, hash, .. }) in values {
             self.table(&path, file_bytes, |on_bytes| {
-                verify_values(&**fs, &path, Some(file_bytes), hash, on_bytes)
+                verify_values(&**fs, &path, file, file_bytes, hash, on_bytes)
             });
         }
     }
@@ -252,7 +250,7 @@ impl<'a> Check<'a> {
         for place in places {
             let listed = if fs.exists(place)? { fs.list(place)? } else { Vec::new() };
             for entry in listed.into_iter().filter(|entry| !entry.is_dir) {
-                let values = value_file_hash(&entry.name);
+                let values = value_file(&entry.name);
                 if values.is_some() || is_table_name(&entry.name) {
                     tables.push((join(place, &entry.name), entry.bytes, values));
                 }
@@ -261,7 +259,7 @@ impl<'a> Check<'a> {
         self.progress.bytes_total = tables.iter().map(|(_, bytes, _)| bytes).sum();
         for (path, bytes, values) in tables {
             self.table(&path, bytes, |on_bytes| match values {
-                Some(hash) => verify_values(&**fs, &path, None, hash, on_bytes),
+                Some((id, hash)) => verify_values(&**fs, &path, id, bytes, hash, on_bytes),
                 None => verify_alone(&**fs, &path, &options.comparators, hasher, on_bytes),
             });
         }

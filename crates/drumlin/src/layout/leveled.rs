@@ -76,7 +76,7 @@ pub(super) fn pick_manual(policy: &Policy<'_>, range: Bounds<'_>) -> ManualPick 
     }
     for at in policy.within(bottom, range) {
         let table = &policy.tables(bottom)[at];
-        if policy.rewrite_helps(table.meta()) {
+        if policy.rewrite_helps(table.meta()) || policy.brings_back(table.meta()) {
             match policy.rewrite(bottom, at, Reason::Manual) {
                 Some(plan) => return ManualPick::Plan(plan),
                 None => blocked = true,

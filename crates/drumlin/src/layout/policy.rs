@@ -189,7 +189,8 @@ impl<'a> Policy<'a> {
     fn can_move(&self, plan: &CompactionPlan) -> bool {
         let [(level, tables)] = &plan.inputs[..] else { return false };
         let disjoint = *level > 0 || tables.len() == 1;
-        let drops = plan.bottom && tables.iter().any(|table| self.rewrite_helps(table.meta()));
+        let drops = plan.bottom && tables.iter().any(|table| self.rewrite_helps(table.meta()))
+            || tables.iter().any(|table| self.brings_back(table.meta()));
         let bytes_max = self.options.table_bytes.saturating_mul(MOVED_TABLES_MAX);
         let fits = tables.iter().all(|table| table.meta().file_bytes <= bytes_max);
         // Level 0 waits for the room: what is to be written anew is so another time.
@@ -249,7 +250,7 @@ impl<'a> Policy<'a> {
             borders: borders.into(),
             span,
             cuts,
-            collected: values::garbage(self.levels, self.options),
+            collected: values::collected(self.levels, self.options),
             trivial_move: false,
             reason,
         };
@@ -275,6 +276,11 @@ impl<'a> Policy<'a> {
     /// A plan that rewrites one table where it is.
     pub fn rewrite(&self, level: usize, at: usize, reason: Reason) -> Option<CompactionPlan> {
         self.plan_of(vec![(level as u32, vec![self.tables(level)[at].clone()])], level, reason)
+    }
+
+    /// True if writing the table anew brings values back that are not to lie apart any more.
+    pub fn brings_back(&self, meta: &TableMeta) -> bool {
+        self.options.value_separation.is_none() && !meta.values.is_empty()
     }
 
     /// True if writing the table anew at the bottom leaves it without tombstones and old versions.

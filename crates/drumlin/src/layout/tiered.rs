@@ -443,7 +443,10 @@ pub(super) fn pick_manual(policy: &Policy<'_>, tiers: Tiers, range: Bounds<'_>) 
         };
         let is_one = component.inputs.len() == 1 && bottom == output;
         let plan = if is_one {
-            let helps = |at: &usize| policy.rewrite_helps(policy.tables(output)[*at].meta());
+            let helps = |at: &usize| {
+                let meta = policy.tables(output)[*at].meta();
+                policy.rewrite_helps(meta) || policy.brings_back(meta)
+            };
             let mut within = policy.overlapping(output, &component.span).filter(helps).peekable();
             if within.peek().is_none() {
                 continue;

@@ -163,7 +163,7 @@ impl Simulation {
             ));
         }
         let levels = Levels::new(bytewise(), Vec::new());
-        let shelf = Shelf::bounded(MemFs::new(), ReadMode::Buffered, 0, usize::MAX);
+        let shelf = Shelf::bounded(MemFs::new(), ReadMode::Buffered, std::path::Path::new(""), 0, usize::MAX);
         Ok(Simulation {
             options: KeyspaceOptions { comparator: bytewise(), ..options },
             workload,

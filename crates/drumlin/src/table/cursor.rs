@@ -42,7 +42,8 @@ use crate::table::walk::Walk;
 /// How a cursor reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CursorOptions {
-    /// Keep the blocks read in the cache. Off for compactions, whose looks at the cache are not counted either.
+    /// Keep the blocks read in the cache. Off for merges, whose looks at the cache are not counted either, and which read values through
+    /// windows.
     pub fill_cache: bool,
     /// Most bytes read from the file at once when walking; 0 for one block at a time.
     pub readahead_bytes: usize,
@@ -711,8 +712,7 @@ impl<H: Deref<Target = TableHandle> + Send + Clone> Cursor for TableCursor<H> {
             let next = self.walk.behind(bytes).filter(|(kind, _)| *kind == Kind::Apart as u8);
             return self.loaded.scan(&self.table, reference, next.map(|(_, reference)| reference));
         }
-        let (file, value) = self.table.value_file(reference)?;
-        self.loaded.merge(self.table.shelf(), file, reference, &value, self.options.values_bytes)
+        self.loaded.merge(&self.table, reference, self.options.values_bytes)
     }
 
     #[inline]

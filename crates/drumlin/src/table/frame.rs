@@ -264,6 +264,11 @@ impl Checked<'_> {
         }
     }
 
+    /// Bytes of the block.
+    pub(super) fn bytes(&self) -> usize {
+        self.length
+    }
+
     /// The block in memory of its own.
     pub(super) fn to_shared(&self) -> Result<SharedBlock> {
         if self.compression == RAW {

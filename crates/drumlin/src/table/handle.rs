@@ -141,7 +141,7 @@ impl TableHandle {
     pub fn new(shelf: &Arc<Shelf>, dir: PathBuf, meta: TableMeta, options: TableOptions) -> Arc<TableHandle> {
         Arc::new_cyclic(|me| TableHandle {
             path: dir.join(file_name(meta.id, meta.content_hash)),
-            values: shelf.values.join(&options.values_dir, &meta.values),
+            values: shelf.values.join(&meta.values),
             shelf: shelf.clone(),
             meta,
             options,
@@ -164,7 +164,7 @@ impl TableHandle {
     }
 
     /// What it shares with the other tables of its store.
-    pub(super) fn shelf(&self) -> &Shelf {
+    pub fn shelf(&self) -> &Shelf {
         &self.shelf
     }
 

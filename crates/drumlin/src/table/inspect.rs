@@ -17,14 +17,14 @@ use std::path::{Path, PathBuf};
 use crate::env::{FileSystem, ReadMode, ReadableFile};
 use crate::error::{Corruption, Error, Result};
 use crate::filter::Filter;
-use crate::key::{KeyHasher, Kind, PLACE_BYTES, bytewise};
+use crate::key::{KeyHasher, Kind, Lsn, PLACE_BYTES, bytewise};
 use crate::table::block::Block;
 use crate::table::footer::{FOOTER_BYTES, Footer};
 use crate::table::frame::{self, Origin, TRAILER_BYTES};
 use crate::table::hashed::{BUCKET_BYTES, Bucket, CAPACITY, Hashed, RECORD_BYTES, Usual};
 use crate::table::index::{Index, Place};
 use crate::table::properties::Properties;
-use crate::table::{TableMeta, file_name, tombstone_block, verify_alone};
+use crate::table::{TableMeta, ValueRef, file_name, tombstone_block, verify_alone};
 
 /// Questions by which a filter's rate of false positives is measured.
 const QUESTIONS: u64 = 1 << 17;
@@ -106,10 +106,12 @@ pub struct TableEntry {
     pub key: Vec<u8>,
     /// When it was written.
     pub lsn: u64,
-    /// `put`, `delete`, or `unknown`.
+    /// `put`, `delete`, `put, value apart`, or `unknown`.
     pub kind: &'static str,
-    /// Bytes of the value.
+    /// Bytes of the value, wherever it lies.
     pub value_bytes: u64,
+    /// The value file that it lies in, and the offset there; if it lies apart.
+    pub apart: Option<(u64, u64)>,
 }
 
 /// One data block.
@@ -488,6 +490,19 @@ fn children(index: &[u8]) -> Vec<(Place, Vec<u8>)> {
     (0..index.len()).map_while(child).collect()
 }
 
+fn table_entry(offset: u64, key: Vec<u8>, lsn: Lsn, kind: u8, value: &[u8]) -> TableEntry {
+    let kind = Kind::from_u8(kind);
+    let apart = if kind == Some(Kind::Apart) { ValueRef::decode(value).ok() } else { None };
+    TableEntry {
+        offset,
+        key,
+        lsn: lsn.0,
+        kind: kind.map_or("unknown", Kind::name),
+        value_bytes: apart.map_or(value.len() as u64, |apart| apart.value_bytes),
+        apart: apart.map(|apart| (apart.file.0, apart.record_offset())),
+    }
+}
+
 /// Adds the entries of a block; false if one cannot be read.
 fn entries(block: &[u8], place_bytes: usize, found: &mut Vec<TableEntry>) -> bool {
     let Ok(block) = Block::parse(block) else { return false };
@@ -495,13 +510,7 @@ fn entries(block: &[u8], place_bytes: usize, found: &mut Vec<TableEntry>) -> boo
         let (Ok(entry), Some(offset)) = (block.entry(n), block.offset(n)) else { return false };
         let mut key = [block.prefix(), entry.suffix].concat();
         key.drain(..place_bytes.min(key.len()));
-        found.push(TableEntry {
-            offset: offset as u64,
-            key,
-            lsn: entry.lsn.0,
-            kind: Kind::from_u8(entry.kind).map_or("unknown", Kind::name),
-            value_bytes: entry.value.len() as u64,
-        });
+        found.push(table_entry(offset as u64, key, entry.lsn, entry.kind, entry.value));
     }
     true
 }
@@ -512,13 +521,8 @@ fn bucket_entries(body: &[u8], usual: &Usual, found: &mut Vec<TableEntry>) -> Op
     let mut bytes = 0;
     for entry in bucket.entries() {
         let entry = entry.ok()?;
-        found.push(TableEntry {
-            offset: (body.len() - CAPACITY + bucket.len() + bytes - found.len()) as u64,
-            key: entry.key.to_vec(),
-            lsn: entry.lsn.0,
-            kind: Kind::from_u8(entry.kind).map_or("unknown", Kind::name),
-            value_bytes: entry.value.len() as u64,
-        });
+        let offset = (body.len() - CAPACITY + bucket.len() + bytes - found.len()) as u64;
+        found.push(table_entry(offset, entry.key.to_vec(), entry.lsn, entry.kind, entry.value));
         bytes += usual.entry_bytes(entry.key.len(), entry.value.len(), entry.kind);
     }
     Some(bytes)

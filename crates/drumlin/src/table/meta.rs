@@ -184,7 +184,7 @@ impl TableMeta {
 
     /// Bytes of its file, and of the values apart that its entries refer to.
     pub fn held_bytes(&self) -> u64 {
-        self.file_bytes + self.values.iter().map(|used| used.bytes).sum::<u64>()
+        self.values.iter().fold(self.file_bytes, |all, used| all.saturating_add(used.bytes))
     }
 
     /// True if the table may hold keys from `start` to `end`; `None` is unbounded,

@@ -40,7 +40,7 @@ mod residents;
 mod sample;
 mod shelf;
 mod tombstone_block;
-mod values;
+pub mod values;
 mod verify;
 mod walk;
 mod warm;
@@ -55,13 +55,11 @@ pub use reads::blocks_read;
 pub use resident::Parts;
 pub use sample::Sample;
 pub use shelf::Shelf;
-pub use values::{ValueRef, ValueUse, ValueWriter, WrittenValues, value_file_name, verify_values};
+pub use values::{ValueRef, ValueUse, ValueWriter, verify_values};
 pub use verify::{TableCheck, verify_alone};
 pub use writer::{Spare, TableWriter};
 
 use std::fmt;
-use std::path::Path;
-use std::sync::Arc;
 
 use crate::filter::{Grid, Span};
 use crate::key::{ComparatorRef, KeyForm, KeyHasher, Kind, Lsn};
@@ -124,8 +122,6 @@ pub struct TableOptions {
     pub block_bytes: usize,
     /// Filter bits per key; 0 for no filter.
     pub filter_bits_per_key: f64,
-    /// Where value files are.
-    pub values_dir: Arc<Path>,
     /// If given, and keys stand behind their places: the filter is written in columns of it, beside those of other tables.
     pub grid: Option<Grid>,
     /// An index of up to so many bytes is one block, held in memory while the table is open.
@@ -155,7 +151,6 @@ impl TableOptions {
             compression: options.compression,
             block_bytes: options.block_bytes,
             filter_bits_per_key: options.filter_bits_per_key,
-            values_dir: Path::new("").into(),
             grid: None,
             index_root_bytes: Self::INDEX_ROOT_BYTES,
             index_block_bytes: Self::INDEX_BLOCK_BYTES,
@@ -165,11 +160,6 @@ impl TableOptions {
     /// What the probes of a filter lie in: without order no scan goes by, and a get that its filter errs for reads the device.
     pub(super) fn filter_span(&self) -> Span {
         if self.form.placer().is_some() { Span::Group } else { Span::Line }
-    }
-
-    /// For tables of a store that has its value files in `dir`.
-    pub fn with_values_in(self, dir: &Path) -> TableOptions {
-        TableOptions { values_dir: dir.into(), ..self }
     }
 
     /// For tables of a store that has a budget of so many bytes.

@@ -7,16 +7,18 @@
 //!
 //! Concurrency: see the parts. Tests: `table/tests/handle.rs`, tests/graveyard.rs, tests/reclamation.rs.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-use crate::cache::BlockCache;
+use crate::cache::{BlockCache, SharedBlock};
 use crate::env::{FileSystem, ReadMode};
+use crate::error::{Error, Result};
 use crate::table::TableHandle;
 use crate::table::graveyard::Graveyard;
 use crate::table::resident::Parts;
 use crate::table::residents::Residents;
-use crate::table::values::ValueFiles;
+use crate::table::values::{Reader, ValueFiles, ValueRef};
 
 /// The cache keeps at least one of so many parts of the bound: what open tables leave, less what it evicted and cannot free yet.
 const CACHE_SHARE_MIN: usize = 9;
@@ -40,23 +42,25 @@ pub struct Shelf {
 }
 
 impl Shelf {
-    /// For tables in `fs` whose blocks are kept in `cache`; open tables are not bounded.
+    /// For tables in `fs` whose blocks are kept in `cache`, with value files in "/store"; open tables are not bounded.
     #[cfg(test)]
     pub fn new(fs: Arc<dyn FileSystem>, cache: Arc<BlockCache>) -> Arc<Shelf> {
         let residents = Residents::new(Arc::default(), usize::MAX, usize::MAX);
-        Shelf::with(fs, ReadMode::Buffered, cache, residents, ValueFiles::new(usize::MAX), usize::MAX)
+        let values = ValueFiles::new(Path::new("/store"), usize::MAX);
+        Shelf::with(fs, ReadMode::Buffered, cache, residents, values, usize::MAX)
     }
 
-    /// For tables in `fs`, read as `reads` says, that take at most `bytes_max` while open, cached blocks included, and of which at
+    /// For tables in `fs`, with value files in `values_dir`, read as `reads` says, that take at most `bytes_max` while open, cached blocks included, and of which at
     /// most `tables_max` are open.
     pub fn bounded(
         fs: Arc<dyn FileSystem>,
         reads: ReadMode,
+        values_dir: &Path,
         bytes_max: usize,
         tables_max: usize,
     ) -> Arc<Shelf> {
         let residents = Residents::new(Arc::default(), bytes_max / 8 * 7, tables_max);
-        let values = ValueFiles::new(tables_max / VALUE_FILES_PART);
+        let values = ValueFiles::new(values_dir, tables_max / VALUE_FILES_PART);
         Shelf::with(fs, reads, Arc::new(BlockCache::new(bytes_max)), residents, values, bytes_max)
     }
 
@@ -114,6 +118,22 @@ impl Shelf {
         if left != self.cache.capacity() {
             self.cache.set_capacity(left);
         }
+    }
+
+    /// The value that a reference leads to, which some table has that the caller holds. For a scan, and may read a file: the epoch must
+    /// not be pinned.
+    pub fn value(&self, reference: &[u8]) -> Result<SharedBlock> {
+        let corrupt = |what: &str| Error::corruption(self.values_dir(), None, what);
+        let value =
+            ValueRef::decode(reference).map_err(|_| corrupt("a reference to a value is malformed"))?;
+        let file = self.values.get(value.file);
+        let file = file.ok_or_else(|| corrupt("an entry refers to a file of values that no table names"))?;
+        file.read(self, &value, Reader::Scan)
+    }
+
+    /// Where value files are.
+    pub fn values_dir(&self) -> &Path {
+        self.values.dir()
     }
 
     /// Where blocks are kept.

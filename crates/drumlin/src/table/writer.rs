@@ -338,6 +338,11 @@ impl TableWriter {
         self.out.offset + staged + (self.block.bytes() + self.index.bytes() + self.leaf_bytes + filter) as u64
     }
 
+    /// Bytes of values apart that the entries refer to.
+    pub fn referred_bytes(&self) -> u64 {
+        self.uses.bytes()
+    }
+
     /// True if there is nothing to write: no entry and no range tombstone.
     pub fn is_empty(&self) -> bool {
         self.contents.entries == 0 && self.tombstones.is_empty()

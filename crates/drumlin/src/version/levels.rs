@@ -24,7 +24,8 @@ use std::sync::{Arc, OnceLock};
 
 use crossbeam_epoch::Guard;
 
-use crate::error::Result;
+use crate::cache::SharedBlock;
+use crate::error::{Error, Result};
 use crate::iter::{Either, Tombstones};
 use crate::key::{Comparator, ComparatorRef, Kind, Lsn};
 use crate::table::{CursorOptions, TableHandle, TableId, TableMeta, Verdicts, Version};
@@ -44,7 +45,7 @@ pub struct Levels {
     /// Those that have tables, with their numbers, which ascend: tiered layouts use few of many.
     levels: Vec<(u32, Level)>,
     /// Summed up when it is asked for first.
-    values: OnceLock<Arc<ValueSpace>>,
+    values: OnceLock<ValueSpace>,
 }
 
 impl Levels {
@@ -105,7 +106,15 @@ impl Levels {
 
     /// What the tables refer to of value files. O(what they refer to), the first time.
     pub fn values(&self) -> &ValueSpace {
-        self.values.get_or_init(|| Arc::new(ValueSpace::of(self.tables().map(|table| table.meta()))))
+        self.values.get_or_init(|| ValueSpace::of(self.tables().map(|table| table.meta())))
+    }
+
+    /// The value that a reference of one of the tables leads to, for a scan. May read a file.
+    pub fn value(&self, reference: &[u8]) -> Result<SharedBlock> {
+        match self.tables().next() {
+            Some(table) => table.shelf().value(reference),
+            None => Err(Error::invalid("no table refers to a value")),
+        }
     }
 
     /// The newest version of `key` below `at`: a put, or a delete (also for a key that a range

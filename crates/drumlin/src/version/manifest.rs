@@ -445,7 +445,7 @@ fn refuse_remains(fs: &dyn FileSystem, directory: &Path) -> Result<()> {
         } else {
             manifest_number(&entry.name).is_some_and(|n| n > 1)
                 || super::is_table_name(&entry.name)
-                || super::value_file_hash(&entry.name).is_some()
+                || super::value_file(&entry.name).is_some()
         };
         if in_use {
             remains = Some(entry.name);

@@ -48,7 +48,7 @@ pub use state::Session;
 pub use state::StoreState;
 pub use value_space::ValueSpace;
 
-pub(crate) use orphans::{is_table_name, value_file_hash};
+pub(crate) use orphans::{is_table_name, value_file};
 
 /// A keyspace's number: never used again after it is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

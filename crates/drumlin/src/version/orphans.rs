@@ -1,11 +1,11 @@
-//! Files that crashes left behind: tables that no manifest names, and tables cut off in the writing.
+//! Files that crashes left behind: tables and value files that no manifest names, and such as were cut off in the writing.
 //!
 //! Place: `db` removes them at a writable open, before the background starts.
 //!
 //! Invariants:
-//! 1. A file whose name a live table has is never listed, wherever it lies: a wrong level path must
+//! 1. A file whose name a live table has, or a value file that one refers to, is never listed, wherever it lies: a wrong level path must
 //!    not cost a table.
-//! 2. Only names that this crate gives to tables are listed; a user's files are left alone.
+//! 2. Only names that this crate gives to tables and value files are listed; a user's files are left alone.
 //!
 //! A directory given for a level belongs to one store: another store's tables look like orphans here.
 
@@ -15,9 +15,9 @@ use std::path::{Path, PathBuf};
 use super::state::StoreState;
 use crate::env::{FileSystem, join};
 use crate::error::Result;
-use crate::table::{ValueUse, file_name};
+use crate::table::{TableId, ValueUse, file_name};
 
-/// The orphaned tables in `directories` (each looked at once; one that does not exist is fine),
+/// The orphaned files in `directories` (each looked at once; one that does not exist is fine),
 /// sorted. O(files + tables).
 pub fn orphans<'a>(
     fs: &dyn FileSystem,
@@ -37,7 +37,7 @@ pub fn orphans<'a>(
         }
         for entry in fs.list(directory)?.into_iter().filter(|entry| !entry.is_dir) {
             let cut_off = is_temporary_name(&entry.name);
-            let is_ours = is_table_name(&entry.name) || value_file_hash(&entry.name).is_some();
+            let is_ours = is_table_name(&entry.name) || value_file(&entry.name).is_some();
             if cut_off || (is_ours && !live.contains(&entry.name)) {
                 found.insert(join(directory, &entry.name));
             }
@@ -64,18 +64,21 @@ pub fn temporaries<'a>(
 
 /// True for names as `table::file_name` makes them.
 pub(crate) fn is_table_name(name: &str) -> bool {
-    hash_of(name, ".tbl").is_some()
+    parts_of(name, ".tbl").is_some()
 }
 
-/// The hash in a name as `table::value_file_name` makes them.
-pub(crate) fn value_file_hash(name: &str) -> Option<u64> {
-    hash_of(name, ".val")
+/// Id and hash in a name as `ValueUse::file_name` makes them.
+pub(crate) fn value_file(name: &str) -> Option<(TableId, u64)> {
+    parts_of(name, ".val")
 }
 
-fn hash_of(name: &str, suffix: &str) -> Option<u64> {
+fn parts_of(name: &str, suffix: &str) -> Option<(TableId, u64)> {
     let (id, hash) = name.strip_suffix(suffix)?.split_once('-')?;
     let is_hash = hash.len() == 16 && hash.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-    if is_id(id) && is_hash { u64::from_str_radix(hash, 16).ok() } else { None }
+    if !(is_id(id) && is_hash) {
+        return None;
+    }
+    Some((TableId(id.parse().ok()?), u64::from_str_radix(hash, 16).ok()?))
 }
 
 /// True for names as `table::temporary_name` makes them.

@@ -8,6 +8,7 @@
 mod log;
 mod manifest;
 mod table;
+mod values;
 
 use std::path::Path;
 
@@ -25,6 +26,7 @@ use crate::output::{self, Output, bytes, count, plural};
 pub fn run(args: &Args, what: &Inspect) -> Result<()> {
     match what {
         Inspect::Table { file, blocks, depth } => table::run(args, file, *blocks, depth),
+        Inspect::Values { file, depth } => values::run(args, file, depth),
         Inspect::Log { file, depth } => log::run(args, file, depth),
         Inspect::Manifest { file, depth } => manifest::run(args, file, depth),
     }

@@ -50,6 +50,10 @@ fn block_words(block: &TableBlock, form: KeyForm) -> String {
 fn entry_words(entry: &TableEntry, form: KeyForm) -> String {
     let key = form.readable(&entry.key);
     match entry.kind {
+        _ if let Some((file, offset)) = entry.apart => {
+            let length = bytes(entry.value_bytes);
+            format!("  {:<12} put     {key}, {length} at byte {offset} of value file {file:08}", entry.lsn)
+        }
         "put" => format!("  {:<12} put     {key}, {}", entry.lsn, bytes(entry.value_bytes)),
         kind => format!("  {:<12} {kind:<7} {key}", entry.lsn),
     }
@@ -194,6 +198,7 @@ fn entry_json(block: u64, entry: &TableEntry, form: KeyForm) -> String {
     let mut line = object(json!({
         "what": "version", "block": block, "offset": entry.offset, "lsn": entry.lsn, "kind": entry.kind,
         "value_bytes": entry.value_bytes,
+        "apart": entry.apart.map(|(file, offset)| json!({"file": file, "offset": offset})),
     }));
     put_key(&mut line, "key", &entry.key, form);
     Value::Object(line).to_string()

@@ -21,7 +21,7 @@ use std::sync::atomic::Ordering;
 
 use crossbeam_epoch as epoch;
 
-use crate::compaction::{CompactionOutcome, JobContext, ValueRules, run_compaction, run_flush};
+use crate::compaction::{CompactionOutcome, JobContext, run_compaction, run_flush};
 use crate::error::{Error, Result};
 use crate::iter::Horizons;
 use crate::key::Lsn;
@@ -150,13 +150,9 @@ impl Store {
             dir: Arc::new(move |level| place_of(&level_paths, &directory, level)),
             next_table_id: self.next_table_id.clone(),
             table_options: TableOptions::new(&options, keyspace.hasher)
-                .with_memory(self.options.memory_bytes)
-                .with_values_in(&self.directory),
+                .with_memory(self.options.memory_bytes),
             filter_bits: filter_bits(&options),
-            values: ValueRules {
-                min_bytes: options.value_separation.map(|separation| separation.min_bytes),
-                ..ValueRules::default()
-            },
+            separated_bytes_min: options.value_separation.map(|separation| separation.min_bytes),
             table_bytes: options.table_bytes,
             shelf: self.memory.shelf.clone(),
             buffers: self.memory.jobs.clone(),

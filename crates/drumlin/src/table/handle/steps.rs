@@ -42,11 +42,11 @@ pub enum Step<'a> {
 pub struct Wanted<'a> {
     table: &'a TableHandle,
     place: Place,
-    of: Of<'a>,
+    source: Source<'a>,
 }
 
 /// What it lies in.
-enum Of<'a> {
+enum Source<'a> {
     Table(Arc<Resident>, Role),
     Values(&'a ValueFile, Arc<OpenFile>, ValueRef, Reader),
 }
@@ -125,7 +125,7 @@ impl TableHandle {
             Search::Skip => Step::Done(self.get_behind_unknown(key, at)?),
             Search::Miss => {
                 let (place, role) = wanted.take().expect("a search misses nothing but a block");
-                Step::Wants(Wanted { table: self, place, of: Of::Table(resident, role) })
+                Step::Wants(Wanted { table: self, place, source: Source::Table(resident, role) })
             }
         })
     }
@@ -138,13 +138,17 @@ impl TableHandle {
             let (file, value) = self.value_file(reference)?;
             let cached = file.peek(&self.shelf, &value);
             if cached.is_none() {
-                let of = Of::Values(file, file.opened(&self.shelf)?, value, Reader::Scan);
-                wanted.push(Wanted { table: self, place: value.place, of });
+                wanted.push(self.wants_value(file, value, Reader::Scan)?);
             }
             values.push(cached);
         }
         let mut read = read_together(&wanted)?.into_iter();
         Ok(values.into_iter().filter_map(|value| value.or_else(|| read.next())).collect())
+    }
+
+    fn wants_value<'a>(&'a self, file: &'a ValueFile, value: ValueRef, reader: Reader) -> Result<Wanted<'a>> {
+        let source = Source::Values(file, file.opened(&self.shelf)?, value, reader);
+        Ok(Wanted { table: self, place: value.place, source })
     }
 
     /// The last step of a get whose value lies apart.
@@ -157,11 +161,7 @@ impl TableHandle {
         };
         Ok(match found {
             Some(block) => Step::Done(Some(Version { kind: Kind::Put, value: block.to_vec(), ..version })),
-            None => {
-                let open = file.opened(&self.shelf)?;
-                let of = Of::Values(file, open, value, Reader::Get);
-                Step::Wants(Wanted { table: self, place: value.place, of })
-            }
+            None => Step::Wants(self.wants_value(file, value, Reader::Get)?),
         })
     }
 
@@ -179,17 +179,17 @@ impl Wanted<'_> {
     }
 
     fn name(&self) -> Name {
-        let file = match &self.of {
-            Of::Table(..) => self.table.meta.id,
-            Of::Values(file, ..) => file.id(),
+        let file = match &self.source {
+            Source::Table(..) => self.table.meta.id,
+            Source::Values(file, ..) => file.id(),
         };
         (file, self.place.offset)
     }
 
     fn file(&self) -> &dyn ReadableFile {
-        match &self.of {
-            Of::Table(resident, _) => resident.file(),
-            Of::Values(_, open, ..) => open.file(),
+        match &self.source {
+            Source::Table(resident, _) => resident.file(),
+            Source::Values(_, open, ..) => open.file(),
         }
     }
 
@@ -200,9 +200,9 @@ impl Wanted<'_> {
 
     /// Takes in what was read at its place.
     fn arrived(&self, stored: &[u8]) -> Result<SharedBlock> {
-        let (resident, role) = match &self.of {
-            Of::Table(resident, role) => (resident, role),
-            Of::Values(file, _, value, reader) => {
+        let (resident, role) = match &self.source {
+            Source::Table(resident, role) => (resident, role),
+            Source::Values(file, _, value, reader) => {
                 return file.arrived(&self.table.shelf, value, *reader, stored);
             }
         };
@@ -216,9 +216,9 @@ impl Wanted<'_> {
 
     /// By a read of its own.
     fn fetch(&self) -> Result<SharedBlock> {
-        match &self.of {
-            Of::Table(resident, role) => self.table.fetch(resident, self.place, *role),
-            Of::Values(file, _, value, reader) => file.read(&self.table.shelf, value, *reader),
+        match &self.source {
+            Source::Table(resident, role) => self.table.fetch(resident, self.place, *role),
+            Source::Values(file, _, value, reader) => file.read(&self.table.shelf, value, *reader),
         }
     }
 }

@@ -382,7 +382,7 @@ fn tables_in_use_do_not_close_one_another_for_their_filters() {
         .collect();
     let faulty = FaultyFs::new(inner.clone());
     // Three quarters of it hold all indexes, of 2 KB each, and beside them the filters of two to four tables, of 15 KB each.
-    let shelf = Shelf::bounded(faulty.clone(), ReadMode::Buffered, 100_000, usize::MAX);
+    let shelf = Shelf::bounded(faulty.clone(), ReadMode::Buffered, Path::new(DIR), 100_000, usize::MAX);
     let open = |meta: &TableMeta| TableHandle::new(&shelf, PathBuf::from(DIR), meta.clone(), options.clone());
     let mut tables: Vec<Arc<TableHandle>> = metas.iter().map(open).collect();
     let with_filters =
@@ -417,7 +417,7 @@ fn only_so_many_tables_are_open() {
     let metas: Vec<TableMeta> = (1..=9)
         .map(|id| write(&fs, id, &options(), &rows(100), Tombstones::EMPTY).expect("writes"))
         .collect();
-    let shelf = Shelf::bounded(fs.clone(), ReadMode::Buffered, 1 << 20, 4);
+    let shelf = Shelf::bounded(fs.clone(), ReadMode::Buffered, Path::new(DIR), 1 << 20, 4);
     let open = |meta: &TableMeta| TableHandle::new(&shelf, PathBuf::from(DIR), meta.clone(), options());
     let tables: Vec<Arc<TableHandle>> = metas.iter().map(open).collect();
     for n in 0..100 {

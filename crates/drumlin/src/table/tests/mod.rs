@@ -37,7 +37,6 @@ fn options() -> TableOptions {
         compression: Compression::Lz4,
         block_bytes: 512,
         filter_bits_per_key: 10.0,
-        values_dir: Path::new(DIR).into(),
         grid: None,
         index_root_bytes: TableOptions::INDEX_ROOT_BYTES,
         index_block_bytes: TableOptions::INDEX_BLOCK_BYTES,

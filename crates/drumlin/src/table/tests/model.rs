@@ -51,7 +51,6 @@ fn random_options(dice: &mut Dice) -> TableOptions {
         compression: compressions[dice.below(compressions.len() as u64) as usize],
         block_bytes: [128, 200, 1024, 4096][dice.below(4) as usize],
         filter_bits_per_key: [0.0, 4.0, 10.0][dice.below(3) as usize],
-        values_dir: std::path::Path::new("").into(),
         grid: [None, Some(Grid { skip: 0, bits: 5 })][dice.below(2) as usize],
         index_root_bytes: [0, 0, 1000, TableOptions::INDEX_ROOT_BYTES][dice.below(4) as usize],
         index_block_bytes: [64, 400, TableOptions::INDEX_BLOCK_BYTES][dice.below(3) as usize],

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use super::*;
 use crate::cache::BlockCache;
 use crate::dice::Dice;
-use crate::env::{Fault, FaultyFs, FileSystem, MemFs, ReadMode};
+use crate::env::{FileSystem, MemFs, ReadMode};
 use crate::error::Result;
 use crate::iter::Cursor;
+use crate::table::values::inspect::inspect_values;
 use crate::table::values::{Loaded, Reader, ValueFile, ValueFiles};
 
 /// Some values, of which every other one shrinks.
@@ -32,25 +33,31 @@ fn write(
     compression: Compression,
 ) -> Result<(ValueUse, Vec<ValueRef>)> {
     let path = Path::new(DIR).join(temporary_name(TableId(id)));
-    let mut writer = ValueWriter::new(fs.create(&path)?, path.clone(), TableId(id), compression)?;
+    let mut writer = ValueWriter::new(fs.create(&path)?, TableId(id), compression)?;
     let refs: Vec<ValueRef> = values.iter().map(|value| writer.add(value)).collect::<Result<_>>()?;
     let bytes = writer.bytes();
-    let WrittenValues { id, file_bytes, hash } = writer.finish()?;
-    assert_eq!(bytes, file_bytes);
-    fs.rename(&path, &Path::new(DIR).join(value_file_name(id, hash)))?;
-    let records_bytes = refs.iter().map(ValueRef::record_bytes).sum();
-    let used = ValueUse { file: id, file_bytes, hash, records: refs.len() as u64, bytes: records_bytes };
-    assert_eq!((used.records_bytes(), used.garbage_bytes()), (records_bytes, 0));
+    let written = writer.finish()?;
+    assert_eq!((bytes, written.records), (written.file_bytes, 0));
+    fs.rename(&path, &Path::new(DIR).join(written.file_name()))?;
+    let bytes = refs.iter().map(ValueRef::record_bytes).sum();
+    let used = ValueUse { records: refs.len() as u64, bytes, ..written };
+    assert_eq!(used.records_bytes(), bytes);
     Ok((used, refs))
 }
 
 fn open(shelf: &Shelf, used: &ValueUse) -> Arc<ValueFile> {
-    shelf.values.join(Path::new(DIR), &[*used])[0].clone()
+    shelf.values.join(&[*used])[0].clone()
+}
+
+/// A table that refers to the file, and has no file itself.
+fn referring(shelf: &Arc<Shelf>, used: &ValueUse) -> Arc<TableHandle> {
+    let meta = TableMeta { values: vec![*used], ..TableMeta::default() };
+    TableHandle::new(shelf, DIR.into(), meta, options())
 }
 
 fn check_file(fs: &MemFs, used: &ValueUse) -> TableCheck {
     let path = Path::new(DIR).join(used.file_name());
-    verify_values(fs, &path, Some(used.file_bytes), used.hash, &mut |_| {})
+    verify_values(fs, &path, used.file, used.file_bytes, used.hash, &mut |_| {})
 }
 
 #[test]
@@ -62,14 +69,14 @@ fn what_is_written_is_read_alone_side_by_side_and_through_windows() {
         check_file(&fs, &used).sound().unwrap();
         for cache_bytes in [1 << 10, 1 << 20] {
             let shelf = Shelf::new(fs.clone(), Arc::new(BlockCache::new(cache_bytes)));
-            let file = open(&shelf, &used);
+            let (file, table) = (open(&shelf, &used), referring(&shelf, &used));
             for windows_bytes in [0, 100 << 10, 8 << 20] {
                 let mut loaded = Loaded::default();
                 for (value, at) in values.iter().zip(&refs) {
                     let reference = at.encode();
                     assert_eq!(ValueRef::decode(&reference), Ok(*at));
                     assert_eq!(*file.read(&shelf, at, Reader::Get).unwrap(), **value);
-                    loaded.merge(&shelf, &file, &reference, at, windows_bytes).unwrap();
+                    loaded.merge(&table, &reference, windows_bytes).unwrap();
                     assert_eq!(loaded.get(&reference).map(|found| found.to_vec()).as_ref(), Some(value));
                     assert!(loaded.get(b"another").is_none());
                 }
@@ -109,7 +116,7 @@ fn a_scan_that_reads_ahead_gives_out_what_each_entry_has() {
             *found = *used;
         }
         fs.rename(&path, &Path::new(DIR).join(file_name(meta.id, meta.content_hash))).unwrap();
-        let shelf = Shelf::bounded(fs.clone(), reads, 1 << 20, 100);
+        let shelf = Shelf::bounded(fs.clone(), reads, Path::new(DIR), 1 << 20, 100);
         let table = TableHandle::new(&shelf, DIR.into(), meta, options);
         table.verify(&mut |_| {}).sound().unwrap();
         let wanted = |at: usize| &values[at / 2 + 150 * (at % 2)];
@@ -118,8 +125,7 @@ fn a_scan_that_reads_ahead_gives_out_what_each_entry_has() {
             let start = dice.below(300) as usize;
             let mut cursor = table.cursor(CursorOptions::default());
             cursor.seek(format!("key{start:04}").as_bytes(), Lsn::MAX).unwrap();
-            let mut at = start;
-            for _ in 0..dice.below(200) {
+            for at in start..start + dice.below(200) as usize {
                 if !cursor.valid() {
                     assert_eq!(at, 300);
                     break;
@@ -131,7 +137,6 @@ fn a_scan_that_reads_ahead_gives_out_what_each_entry_has() {
                     assert_eq!(cursor.value(), &wanted(at)[..], "{at} from {start}");
                 }
                 cursor.next().unwrap();
-                at += 1;
             }
         }
         let hasher = KeyHasher::new(11);
@@ -167,11 +172,12 @@ fn every_damaged_byte_is_found_and_malformed_references_are_errors() {
     for length in 0..good.len().min(900) {
         fs.set_contents(&path, &good[..length]).unwrap();
         assert!(!check_file(&fs, &used).problems.is_empty(), "cut to {length}");
-        assert!(!verify_values(&*fs, &path, None, used.hash, &mut |_| {}).problems.is_empty(), "{length}");
+        let alone = verify_values(&*fs, &path, used.file, length as u64, used.hash, &mut |_| {});
+        assert!(!alone.problems.is_empty(), "{length}");
     }
     fs.set_contents(&path, &good).unwrap();
     let shelf = Shelf::new(fs.clone(), Arc::new(BlockCache::new(1 << 20)));
-    let file = open(&shelf, &used);
+    let table = referring(&shelf, &used);
     let mut dice = Dice(1);
     let sound = refs[3].encode();
     for _ in 0..20_000 {
@@ -186,7 +192,7 @@ fn every_damaged_byte_is_found_and_malformed_references_are_errors() {
         let _ = reference.record_bytes();
         for windows_bytes in [0, 1 << 20] {
             let mut loaded = Loaded::default();
-            match loaded.merge(&shelf, &file, &bytes, &reference, windows_bytes) {
+            match loaded.merge(&table, &bytes, windows_bytes) {
                 Ok(()) => assert!(refs.iter().any(|known| known.place == reference.place), "{reference:?}"),
                 Err(error) => assert!(error.is_corruption(), "{error}"),
             }
@@ -195,9 +201,42 @@ fn every_damaged_byte_is_found_and_malformed_references_are_errors() {
 }
 
 #[test]
+fn a_file_alone_tells_its_records_and_what_is_wrong_with_them() {
+    let (fs, values) = (store(), values(30));
+    let (used, refs) = write(&*fs, 5, &values, Compression::Lz4).unwrap();
+    let path = Path::new(DIR).join(used.file_name());
+    let inspect = |path: &Path| {
+        let mut records = Vec::new();
+        let report = inspect_values(&*fs, path, &mut |record| records.push(record.clone())).unwrap();
+        (report, records)
+    };
+    let (report, records) = inspect(&path);
+    assert_eq!((report.problems.len(), report.id, report.records), (0, 5, 30));
+    assert_eq!(report.value_bytes, values.iter().map(|value| value.len() as u64).sum::<u64>());
+    for (record, (value, at)) in records.iter().zip(values.iter().zip(&refs)) {
+        assert_eq!((record.offset, record.bytes), (at.record_offset(), at.record_bytes()));
+        assert_eq!(record.value_bytes, Some(value.len() as u64));
+    }
+    let mut bad = fs.contents(&path).unwrap();
+    bad[refs[7].record_offset() as usize + 9] ^= 1;
+    fs.set_contents(&path, &bad).unwrap();
+    let (report, records) = inspect(&path);
+    assert_eq!((report.problems.len(), report.records), (1, 30), "{report:?}");
+    assert_eq!(records.iter().position(|record| record.value_bytes.is_none()), Some(7));
+    for length in 0..used.file_bytes.min(300) {
+        fs.set_contents(&path, &bad[..length as usize]).unwrap();
+        assert!(!inspect(&path).0.problems.is_empty(), "{length}");
+    }
+    let other = Path::new(DIR).join("00000006-0000000000000000.val");
+    write(&*fs, 5, &values, Compression::Lz4).unwrap();
+    fs.rename(&path, &other).unwrap();
+    assert!(inspect(&other).0.problems[0].what.contains(&used.file_name()), "another name");
+}
+
+#[test]
 fn a_file_is_there_as_long_as_somebody_holds_it() {
     let fs = store();
-    let files = ValueFiles::new(2);
+    let files = ValueFiles::new(Path::new(DIR), 2);
     let uses: Vec<ValueUse> =
         (1..=5).map(|id| write(&*fs, id, &values(3), Compression::None).unwrap().0).collect();
     let garbage = |is_closed| {
@@ -205,8 +244,8 @@ fn a_file_is_there_as_long_as_somebody_holds_it() {
         ids.sort_unstable();
         ids
     };
-    let first = files.join(Path::new(DIR), &uses[..3]);
-    let second = files.join(Path::new(DIR), &uses[2..]);
+    let first = files.join(&uses[..3]);
+    let second = files.join(&uses[2..]);
     assert!(Arc::ptr_eq(&first[2], &second[0]), "one for all");
     // The first leaves its level, and is read still.
     files.leave(&first);
@@ -217,7 +256,7 @@ fn a_file_is_there_as_long_as_somebody_holds_it() {
     assert_eq!(garbage(false), []);
     assert_eq!(garbage(true), [3, 4, 5], "of a closed store, held or not");
     // A table of a store that is closed never left: its files stay.
-    let third = files.join(Path::new(DIR), &uses[..1]);
+    let third = files.join(&uses[..1]);
     files.let_go(&third);
     assert_eq!((garbage(false), garbage(true)), (vec![], vec![]));
 }
@@ -225,7 +264,7 @@ fn a_file_is_there_as_long_as_somebody_holds_it() {
 #[test]
 fn no_more_files_are_open_than_may_be() {
     let fs = store();
-    let shelf = Shelf::bounded(fs.clone(), ReadMode::Buffered, 1 << 20, 4);
+    let shelf = Shelf::bounded(fs.clone(), ReadMode::Buffered, Path::new(DIR), 1 << 20, 4);
     // Too long for the cache.
     let of = |id| write(&*fs, id, &[vec![id as u8; 10_000]], Compression::None).unwrap();
     let files: Vec<_> = (1..=3).map(of).map(|(used, refs)| (open(&shelf, &used), refs[0])).collect();
@@ -248,21 +287,4 @@ fn no_more_files_are_open_than_may_be() {
     assert_eq!(read(&[0, 2, 0, 2]), 1);
     assert_eq!(read(&[1, 2, 0]), 3);
     fs.set_hook(None);
-}
-
-#[test]
-fn a_failed_write_is_the_last_one() {
-    for fault in [Fault::NoSpace, Fault::ShortWrite] {
-        let fs = store();
-        let faulty = FaultyFs::new(fs.clone());
-        let path = Path::new(DIR).join("00000001.tmp");
-        let file = faulty.create(&path).unwrap();
-        let mut writer = ValueWriter::new(file, path, TableId(1), Compression::None).unwrap();
-        writer.add(&[1; 100]).unwrap();
-        faulty.fail_at(faulty.calls(), fault);
-        assert!(writer.add(&vec![2; 1 << 20]).is_err());
-        faulty.clear();
-        let error = writer.add(&[3; 100]).unwrap_err();
-        assert!(error.to_string().contains("start again"), "{error}");
-    }
 }

@@ -16,7 +16,7 @@ use crossbeam_epoch::Guard;
 
 use super::{ValueRef, ValueUse};
 use crate::cache::{BlockRef, SharedBlock};
-use crate::env::{ReadMode, ReadableFile};
+use crate::env::{FileSystem, ReadMode, ReadableFile};
 use crate::error::{Error, Result};
 use crate::table::epoch_arc::EpochArc;
 use crate::table::frame::{self, Origin};
@@ -46,7 +46,7 @@ pub(in crate::table) struct ValueFile {
     open: EpochArc<OpenFile>,
 }
 
-/// The file, open.
+/// The file, open; in an `Arc` of its own, since `EpochArc` holds one pointer.
 pub(in crate::table) struct OpenFile(Arc<dyn ReadableFile>);
 
 impl OpenFile {
@@ -54,6 +54,30 @@ impl OpenFile {
     pub(in crate::table) fn file(&self) -> &dyn ReadableFile {
         &*self.0
     }
+}
+
+/// Opens the file at `path`, which is to have so many bytes.
+pub(super) fn open(
+    fs: &dyn FileSystem,
+    path: &Path,
+    reads: ReadMode,
+    file_bytes: u64,
+) -> Result<Arc<dyn ReadableFile>> {
+    let file = match fs.open(path, reads) {
+        Err(error) if error.is_missing_file() => {
+            return Err(Error::corruption(
+                path,
+                None,
+                "tables refer to this file of values, but it is missing",
+            ));
+        }
+        opened => opened?,
+    };
+    if file.bytes() != file_bytes {
+        let what = format!("the file has {} bytes, it should have {file_bytes}", file.bytes());
+        return Err(Error::corruption(path, None, what));
+    }
+    Ok(file)
 }
 
 impl ValueFile {
@@ -131,18 +155,7 @@ impl ValueFile {
         if let Some(open) = self.open.get() {
             return Ok(open);
         }
-        let file = match shelf.fs.open(&self.path, shelf.reads) {
-            Err(error) if error.is_missing_file() => {
-                let what = "the manifest names this file of values, but it is missing";
-                return Err(Error::corruption(&self.path, None, what));
-            }
-            opened => opened?,
-        };
-        if file.bytes() != self.file_bytes {
-            let what = format!("the file has {} bytes, the manifest says {}", file.bytes(), self.file_bytes);
-            return Err(Error::corruption(&self.path, None, what));
-        }
-        let open = Arc::new(OpenFile(file));
+        let open = Arc::new(OpenFile(open(&*shelf.fs, &self.path, shelf.reads, self.file_bytes)?));
         self.open.replace(Some(open.clone()));
         shelf.values.opened(self.id);
         Ok(open)

@@ -12,7 +12,7 @@
 //! Concurrency: one mutex, with no file touched and nothing dropped under it that locks. Tests: `table/tests/values.rs`.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{ValueFile, ValueUse};
@@ -32,36 +32,47 @@ struct Held {
 struct State {
     held: BTreeMap<TableId, Held>,
     garbage: Vec<Arc<ValueFile>>,
-    /// Open ones, the one opened first in front; some of them may be gone.
+    /// Open ones, the one opened first in front.
     open: VecDeque<TableId>,
 }
 
 /// All of them; see the module.
 pub(in crate::table) struct ValueFiles {
+    dir: PathBuf,
     state: Mutex<State>,
     open_max: usize,
 }
 
 impl ValueFiles {
-    /// None yet; so many may be open at a time.
-    pub(in crate::table) fn new(open_max: usize) -> ValueFiles {
-        ValueFiles { state: Mutex::default(), open_max: open_max.max(1) }
+    /// None yet, in `dir`; so many may be open at a time.
+    pub(in crate::table) fn new(dir: &Path, open_max: usize) -> ValueFiles {
+        ValueFiles { dir: dir.into(), state: Mutex::default(), open_max: open_max.max(1) }
     }
 
-    /// The files of `uses`, in `dir`, for a table that a level names or will name.
-    pub(in crate::table) fn join(&self, dir: &Path, uses: &[ValueUse]) -> Box<[Arc<ValueFile>]> {
+    /// Where they are.
+    pub(in crate::table) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The files of `uses`, for a table that a level names or will name.
+    pub(in crate::table) fn join(&self, uses: &[ValueUse]) -> Box<[Arc<ValueFile>]> {
         if uses.is_empty() {
             return Box::default();
         }
         let mut state = self.state.lock();
         let join = |used: &ValueUse| {
-            let new = || Held { file: ValueFile::new(dir, used), holders: 0, live: 0 };
+            let new = || Held { file: ValueFile::new(&self.dir, used), holders: 0, live: 0 };
             let held = state.held.entry(used.file).or_insert_with(new);
             held.holders += 1;
             held.live += 1;
             held.file.clone()
         };
         uses.iter().map(join).collect()
+    }
+
+    /// The file of this id, if a table holds it.
+    pub(in crate::table) fn get(&self, id: TableId) -> Option<Arc<ValueFile>> {
+        self.state.lock().held.get(&id).map(|held| held.file.clone())
     }
 
     /// No level names the table any more that holds `files`.
@@ -87,8 +98,11 @@ impl ValueFiles {
             let id = file.id();
             let Some(held) = state.held.get_mut(&id) else { continue };
             held.holders -= 1;
-            if held.holders == 0
-                && let Some(last) = state.held.remove(&id)
+            if held.holders > 0 {
+                continue;
+            }
+            state.open.retain(|open| *open != id);
+            if let Some(last) = state.held.remove(&id)
                 && last.live == 0
             {
                 state.garbage.push(last.file);
@@ -111,7 +125,9 @@ impl ValueFiles {
     pub(super) fn opened(&self, id: TableId) {
         let closes: Vec<Arc<ValueFile>> = {
             let mut state = self.state.lock();
-            state.open.push_back(id);
+            if !state.open.contains(&id) {
+                state.open.push_back(id);
+            }
             let beyond = state.open.len().saturating_sub(self.open_max);
             let first: Vec<TableId> = state.open.drain(..beyond).collect();
             first.iter().filter_map(|id| state.held.get(id)).map(|held| held.file.clone()).collect()

@@ -22,14 +22,16 @@ use crate::error::Result;
 use crate::pages::{PageVec, Pages};
 use crate::table::{Shelf, TableHandle, TableId};
 
-/// Values that a scan reads at once, at most, and bytes from which on it asks for no more.
+/// Values that a scan reads at once, at most.
 const AHEAD_MAX: usize = 32;
 /// The same where the page cache may have them: what the scan ends before is copied for nothing.
 const AHEAD_BUFFERED_MAX: usize = 8;
+/// Bytes from which on it asks for no more.
 const AHEAD_BYTES: u64 = 256 << 10;
-/// Bytes of a window: of so many values, but within these bounds.
-const WINDOW_VALUES: u64 = 16;
-const WINDOW_BYTES: (u64, u64) = (64 << 10, 256 << 10);
+/// Bytes of a window; a value of more than half as many is read alone.
+const WINDOW_BYTES: usize = 128 << 10;
+/// So many values for each window are read before one that gave none of them is given up.
+const WINDOW_TURNS: u64 = 16;
 
 /// See the module.
 #[derive(Default)]
@@ -37,7 +39,7 @@ pub(in crate::table) struct Loaded {
     values: Vec<(Vec<u8>, SharedBlock)>,
     /// Of these, the one that was asked for last.
     at: usize,
-    /// How many were asked for at once, if not so many were there.
+    /// How many are asked for at once, though fewer may be there.
     ahead: usize,
     windows: Vec<Window>,
     /// Values that were read through them.
@@ -85,17 +87,17 @@ impl Loaded {
     /// Loads a value for a merge that holds so many bytes of windows.
     pub(in crate::table) fn merge(
         &mut self,
-        shelf: &Shelf,
-        file: &ValueFile,
+        table: &TableHandle,
         reference: &[u8],
-        value: &ValueRef,
         windows_bytes: usize,
     ) -> Result<()> {
-        let block = match file.peek(shelf, value) {
+        let shelf = table.shelf();
+        let (file, value) = table.value_file(reference)?;
+        let block = match file.peek(shelf, &value) {
             Some(cached) => cached,
-            None => match self.window(shelf, file, value, windows_bytes as u64)? {
-                Some(stored) => file.decoded(value, stored)?,
-                None => file.read(shelf, value, Reader::Merge)?,
+            None => match self.window(shelf, file, &value, windows_bytes)? {
+                Some(stored) => file.decoded(&value, stored)?,
+                None => file.read(shelf, &value, Reader::Merge)?,
             },
         };
         self.at = 0;
@@ -110,12 +112,10 @@ impl Loaded {
         shelf: &Shelf,
         file: &ValueFile,
         value: &ValueRef,
-        all_bytes: u64,
+        all_bytes: usize,
     ) -> Result<Option<&[u8]>> {
-        let (least, most) = WINDOW_BYTES;
-        let bytes = (value.place.bytes.saturating_mul(WINDOW_VALUES)).clamp(least, most);
-        let windows_max = (all_bytes / bytes) as usize;
-        if windows_max == 0 || value.place.bytes > bytes {
+        let windows_max = all_bytes / WINDOW_BYTES;
+        if windows_max == 0 || value.place.bytes > WINDOW_BYTES as u64 / 2 {
             return Ok(None);
         }
         self.turn += 1;
@@ -129,7 +129,7 @@ impl Loaded {
             None => {
                 let oldest = self.windows.iter().enumerate().min_by_key(|(_, window)| window.used);
                 // One that is still read is not given up.
-                let left = |window: &Window| turn - window.used > WINDOW_VALUES * self.windows.len() as u64;
+                let left = |window: &Window| turn - window.used > WINDOW_TURNS * self.windows.len() as u64;
                 match oldest {
                     Some((at, window)) if left(window) => at,
                     _ => return Ok(None),
@@ -139,7 +139,7 @@ impl Loaded {
         let window = &mut self.windows[at];
         window.used = turn;
         if window.file != file.id() || window.frame(value).is_none() {
-            window.fill(shelf, file, value, bytes)?;
+            window.fill(shelf, file, value)?;
         }
         Ok(self.windows[at].frame(value))
     }
@@ -164,9 +164,9 @@ impl Window {
         self.bytes.get(start..start.checked_add(usize::try_from(value.place.bytes).ok()?)?)
     }
 
-    fn fill(&mut self, shelf: &Shelf, file: &ValueFile, value: &ValueRef, bytes: u64) -> Result<()> {
+    fn fill(&mut self, shelf: &Shelf, file: &ValueFile, value: &ValueRef) -> Result<()> {
         let open = file.opened(shelf)?;
-        let end = value.place.offset.saturating_add(bytes).min(open.file().bytes());
+        let end = value.place.offset.saturating_add(WINDOW_BYTES as u64).min(open.file().bytes());
         (self.file, self.offset) = (file.id(), value.place.offset);
         self.bytes.resize(end.saturating_sub(self.offset) as usize, 0);
         let read = open.file().read_exact_at(&mut self.bytes, self.offset);

@@ -15,7 +15,7 @@
 //! Bytes:
 //! ```text
 //! file       header | record ..
-//! header     magic u64 "DRUMvals" | seed u64, the file's id when it was written
+//! header     magic u64 "DRUMvals" | the file's id u64, the seed of its checksums
 //! record     stored bytes u32 | frame (`frame`) of the value
 //! reference  file varint | offset of the frame varint | bytes of the frame varint | bytes of the value varint
 //! ```
@@ -27,6 +27,7 @@
 
 mod file;
 mod files;
+pub mod inspect;
 mod loaded;
 mod verify;
 mod writer;
@@ -35,18 +36,22 @@ pub(super) use file::{OpenFile, Reader, ValueFile};
 pub(super) use files::ValueFiles;
 pub(super) use loaded::Loaded;
 pub use verify::verify_values;
-pub use writer::{ValueWriter, WrittenValues};
+pub use writer::ValueWriter;
 
 use std::collections::BTreeMap;
 
 use crate::encoding::{Decoder, Malformed, put_varint};
+use crate::key::VALUE_BYTES_MAX;
 use crate::table::TableId;
+use crate::table::frame::TRAILER_BYTES;
 use crate::table::index::Place;
 
 /// Bytes before the first record.
 const HEADER_BYTES: u64 = 16;
 /// Bytes of a record before its frame.
 const RECORD_HEAD_BYTES: u64 = 4;
+/// Bytes of a frame, at most: a value and its trailer.
+const FRAME_BYTES_MAX: u64 = VALUE_BYTES_MAX as u64 + TRAILER_BYTES as u64;
 const MAGIC: [u8; 8] = *b"DRUMvals";
 
 /// Where a value lies.
@@ -76,8 +81,17 @@ impl ValueRef {
         let file = TableId(numbers.varint()?);
         let place = Place { offset: numbers.varint()?, bytes: numbers.varint()? };
         let value_bytes = numbers.varint()?;
-        let is_sound = numbers.is_empty() && place.offset >= HEADER_BYTES + RECORD_HEAD_BYTES;
+        let is_sound = numbers.is_empty()
+            && place.offset >= HEADER_BYTES + RECORD_HEAD_BYTES
+            && place.offset.checked_add(place.bytes).is_some()
+            && place.bytes <= FRAME_BYTES_MAX
+            && value_bytes <= VALUE_BYTES_MAX as u64;
         if is_sound { Ok(ValueRef { file, place, value_bytes }) } else { Err(Malformed) }
+    }
+
+    /// Where its record begins.
+    pub fn record_offset(&self) -> u64 {
+        self.place.offset - RECORD_HEAD_BYTES
     }
 
     /// Bytes of its record.
@@ -113,41 +127,41 @@ impl ValueUse {
         ValueUse { file: TableId(file), file_bytes, hash, records, bytes }
     }
 
-    /// The file's name.
+    /// The file's name: its id and the first 64 bits of its content hash.
     pub fn file_name(&self) -> String {
-        value_file_name(self.file, self.hash)
+        format!("{:08}-{:016x}.val", self.file.0, self.hash)
     }
 
     /// Bytes of all records of the file.
     pub fn records_bytes(&self) -> u64 {
         self.file_bytes.saturating_sub(HEADER_BYTES)
     }
-
-    /// Of these, bytes of records that are not referred to.
-    pub fn garbage_bytes(&self) -> u64 {
-        self.records_bytes().saturating_sub(self.bytes)
-    }
 }
 
 /// What the entries of a table refer to, summed up.
 #[derive(Default)]
-pub(super) struct Uses(BTreeMap<TableId, ValueUse>);
+pub(super) struct Uses {
+    files: BTreeMap<TableId, ValueUse>,
+    bytes: u64,
+}
 
 impl Uses {
     /// An entry refers to this.
     pub(super) fn add(&mut self, value: &ValueRef) {
-        let used = self.0.entry(value.file).or_insert(ValueUse { file: value.file, ..ValueUse::default() });
+        let used =
+            self.files.entry(value.file).or_insert(ValueUse { file: value.file, ..ValueUse::default() });
         used.records += 1;
-        used.bytes += value.record_bytes();
+        used.bytes = used.bytes.saturating_add(value.record_bytes());
+        self.bytes = self.bytes.saturating_add(value.record_bytes());
+    }
+
+    /// Bytes of all records.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// By file. Of lengths and hashes it knows nothing.
     pub(super) fn finish(self) -> Vec<ValueUse> {
-        self.0.into_values().collect()
+        self.files.into_values().collect()
     }
-}
-
-/// The file name of a finished value file: its id and the first 64 bits of its content hash.
-pub fn value_file_name(id: TableId, hash: u64) -> String {
-    format!("{:08}-{hash:016x}.val", id.0)
 }

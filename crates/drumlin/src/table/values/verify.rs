@@ -11,46 +11,51 @@ use std::path::Path;
 
 use xxhash_rust::xxh3::Xxh3;
 
+use super::file::open;
 use super::{HEADER_BYTES, MAGIC, RECORD_HEAD_BYTES};
-use crate::env::{FileSystem, ReadMode};
+use crate::env::{FileSystem, ReadMode, ReadableFile};
 use crate::error::{Corruption, Error, Result};
+use crate::table::TableId;
 use crate::table::frame::{self, Origin};
 use crate::table::verify::TableCheck;
 
-/// Checks the value file at `path`, whose content hash begins with `hash`, as its name says; it has `file_bytes`, if the manifest tells.
+/// A record, or the header, of a value file that is read from end to end.
+pub(super) struct Record {
+    pub(super) offset: u64,
+    pub(super) bytes: u64,
+    /// How the value is compressed, and its bytes; of a record that is sound.
+    pub(super) frame: Option<(&'static str, u64)>,
+}
+
+/// Checks the value file of this id at `path`, which is to have so many bytes, and a content hash that begins with `hash`.
 pub fn verify_values(
     fs: &dyn FileSystem,
     path: &Path,
-    file_bytes: Option<u64>,
+    id: TableId,
+    file_bytes: u64,
     hash: u64,
     on_bytes: &mut dyn FnMut(u64),
 ) -> TableCheck {
-    let there = || fs.open(path, ReadMode::Buffered).map_or(0, |file| file.bytes());
-    TableCheck::run(fs, path, file_bytes.unwrap_or_else(there), on_bytes, |problems, on_bytes| {
-        check(fs, path, file_bytes, hash, problems, on_bytes)
+    TableCheck::run(fs, path, file_bytes, on_bytes, |problems, on_bytes| {
+        let file = open(fs, path, ReadMode::Buffered, file_bytes)?;
+        let found = records(&*file, path, id, problems, &mut |record| on_bytes(record.bytes))?;
+        if problems.is_empty() && found != hash {
+            let what = format!("the file's content hash begins with {found:016x}, not {hash:016x}");
+            return Err(Error::corruption(path, None, what));
+        }
+        Ok(())
     })
 }
 
-fn check(
-    fs: &dyn FileSystem,
+/// Reads header and records, of which `on_record` is told one by one (of the header as of the first); the content hash.
+pub(super) fn records(
+    file: &dyn ReadableFile,
     path: &Path,
-    file_bytes: Option<u64>,
-    hash: u64,
+    id: TableId,
     problems: &mut Vec<Corruption>,
-    on_bytes: &mut dyn FnMut(u64),
-) -> Result<()> {
-    let file = match fs.open(path, ReadMode::Buffered) {
-        Err(error) if error.is_missing_file() => {
-            let what = "the manifest names this file of values, but it is missing";
-            return Err(Error::corruption(path, None, what));
-        }
-        opened => opened?,
-    };
+    on_record: &mut dyn FnMut(&Record),
+) -> Result<u64> {
     let end = file.bytes();
-    if let Some(wanted) = file_bytes.filter(|wanted| *wanted != end) {
-        let what = format!("the file has {end} bytes, the manifest says {wanted}");
-        return Err(Error::corruption(path, None, what));
-    }
     let corrupt = |offset, what: String| Error::corruption(path, offset, what);
     let mut found = Xxh3::new();
     let mut header = [0; HEADER_BYTES as usize];
@@ -59,12 +64,10 @@ fn check(
     }
     file.read_exact_at(&mut header, 0)?;
     found.update(&header);
-    on_bytes(HEADER_BYTES);
-    let (magic, seed) = header.split_at(MAGIC.len());
-    if magic != MAGIC {
-        return Err(corrupt(0, "the file does not begin like one of values".into()));
+    on_record(&Record { offset: 0, bytes: HEADER_BYTES, frame: None });
+    if header[..8] != MAGIC || header[8..] != id.0.to_le_bytes() {
+        return Err(corrupt(0, format!("the file does not begin like the values of file {:08}", id.0)));
     }
-    let seed = seed.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
     let mut at = HEADER_BYTES;
     let mut stored = Vec::new();
     while at < end {
@@ -82,17 +85,16 @@ fn check(
         file.read_exact_at(&mut stored, offset)?;
         found.update(&head);
         found.update(&stored);
-        match frame::check(&stored, Origin { path, seed, offset }) {
-            Ok(_) => {}
-            Err(Error::Corruption(problem)) => problems.push(problem),
+        let frame = match frame::check(&stored, Origin { path, seed: id.0, offset }) {
+            Ok(checked) => Some((checked.compression(), checked.bytes() as u64)),
+            Err(Error::Corruption(problem)) => {
+                problems.push(problem);
+                None
+            }
             Err(error) => return Err(error),
-        }
+        };
+        on_record(&Record { offset: at, bytes: RECORD_HEAD_BYTES + bytes, frame });
         at = offset + bytes;
-        on_bytes(RECORD_HEAD_BYTES + bytes);
     }
-    let found = (found.digest128() >> 64) as u64;
-    if problems.is_empty() && found != hash {
-        return Err(corrupt(0, format!("the file's content hash begins with {found:016x}, not {hash:016x}")));
-    }
-    Ok(())
+    Ok((found.digest128() >> 64) as u64)
 }

@@ -2,14 +2,12 @@
 //!
 //! Place: a job's outputs, under a temporary name that they rename after `finish`.
 //!
-//! Invariants: the file is synced before `finish` returns; after a failed write nothing more is written.
+//! Invariant: the file is synced before `finish` returns.
 //! Concurrency: one thread. Bytes and tests: see the module above.
 
-use std::path::PathBuf;
-
-use super::{HEADER_BYTES, MAGIC, RECORD_HEAD_BYTES, ValueRef};
+use super::{HEADER_BYTES, MAGIC, RECORD_HEAD_BYTES, ValueRef, ValueUse};
 use crate::env::WritableFile;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::options::Compression;
 use crate::table::TableId;
 use crate::table::frame::FrameEncoder;
@@ -18,55 +16,25 @@ use crate::table::output::{BUFFER_BYTES, Output};
 /// Writes one value file.
 pub struct ValueWriter {
     id: TableId,
-    path: PathBuf,
     out: Output,
     encoder: FrameEncoder,
-    failed: bool,
-}
-
-/// What was written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WrittenValues {
-    /// The file.
-    pub id: TableId,
-    /// Its length.
-    pub file_bytes: u64,
-    /// The first 64 bits of XXH3-128 of the whole file.
-    pub hash: u64,
 }
 
 impl ValueWriter {
     /// Bytes of memory that one holds, about.
     pub const MEMORY_BYTES: usize = BUFFER_BYTES;
 
-    /// A writer to the empty file `file`, which `path` names.
-    pub fn new(
-        file: Box<dyn WritableFile>,
-        path: PathBuf,
-        id: TableId,
-        compression: Compression,
-    ) -> Result<ValueWriter> {
+    /// A writer to an empty file.
+    pub fn new(file: Box<dyn WritableFile>, id: TableId, compression: Compression) -> Result<ValueWriter> {
         let mut out = Output::new(file);
         out.append(&MAGIC)?;
         out.append(&id.0.to_le_bytes())?;
         debug_assert_eq!(out.offset, HEADER_BYTES);
-        Ok(ValueWriter { id, path, out, encoder: FrameEncoder::new(compression), failed: false })
+        Ok(ValueWriter { id, out, encoder: FrameEncoder::new(compression) })
     }
 
-    /// Appends a value.
+    /// Appends a value. After an error the file is of no use.
     pub fn add(&mut self, value: &[u8]) -> Result<ValueRef> {
-        if self.failed {
-            let path = self.path.display();
-            return Err(Error::invalid(format!(
-                "an earlier write of {path} failed: remove it and start again"
-            )));
-        }
-        let added = self.append(value);
-        self.failed = added.is_err();
-        added
-    }
-
-    fn append(&mut self, value: &[u8]) -> Result<ValueRef> {
         let offset = self.out.offset + RECORD_HEAD_BYTES;
         let frame = self.encoder.encode(value, self.id.0, offset)?;
         // A value of at most 512 MiB and its trailer.
@@ -80,9 +48,9 @@ impl ValueWriter {
         self.out.offset
     }
 
-    /// Writes the rest, syncs the file and describes it.
-    pub fn finish(mut self) -> Result<WrittenValues> {
+    /// Writes the rest, syncs the file and describes it, with nothing that refers to it.
+    pub fn finish(mut self) -> Result<ValueUse> {
         let (file_bytes, hash) = (self.out.offset, self.out.finish()?);
-        Ok(WrittenValues { id: self.id, file_bytes, hash: (hash >> 64) as u64 })
+        Ok(ValueUse { file: self.id, file_bytes, hash: (hash >> 64) as u64, ..ValueUse::default() })
     }
 }
