@@ -145,7 +145,7 @@ pub enum Command {
     /// Read every byte of the store and check every checksum
     #[command(after_help = help::VERIFY)]
     Verify,
-    /// Take one file of a store apart: a table, a value file, a segment of the log, a manifest
+    /// Take one file of a store apart: table, values, segment of the log, manifest
     #[command(subcommand, after_help = help::INSPECT)]
     Inspect(Inspect),
     /// Merge the tables of every level
