@@ -160,7 +160,7 @@ pub const MEASUREMENTS: &[Measurement] = &[
         // as many runs of the last level.
         runs: &[
             "--num 30000000 --memory 512 --memtable 16",
-            "--num 48000000 --memory 68 --memtable 2 --table-size 2097152 --levels 3",
+            "--num 48000000 --memory 72 --memtable 2 --table-size 2097152 --levels 3",
         ],
         rounds: 1,
         drawn: No,

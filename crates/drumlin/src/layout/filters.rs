@@ -34,7 +34,7 @@ const LEAST_PART: f64 = 0.5;
 
 /// What an open table of a trie takes beside its filter: 2.3 KB in the mean of 5,900 small ones, and some room. Large ones take more, but
 /// less of what their filters take.
-const OPEN_TABLE_BYTES: u64 = 2560;
+const OPEN_TABLE_BYTES: u64 = 2816;
 
 /// See the module.
 #[derive(Clone, Debug)]
