@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::file::open;
 use super::verify::records;
-use super::{MAGIC, ValueUse};
+use super::{HEADER_BYTES, MAGIC, ValueUse};
 use crate::env::{FileSystem, ReadMode};
 use crate::error::{Corruption, Error, Result};
 use crate::table::TableId;
@@ -57,19 +57,10 @@ pub fn inspect_values(
     let bytes = fs.open(path, ReadMode::Buffered)?.bytes();
     let file = open(fs, path, ReadMode::Buffered, bytes)?;
     let mut report = ValuesReport { path: path.into(), bytes, ..ValuesReport::default() };
-    let mut header = [0; 16];
-    if bytes < header.len() as u64 {
-        let what = format!("{bytes} bytes are too short for a file of values");
-        report.problems.push(Corruption { path: path.into(), offset: Some(0), what });
-        return Ok(report);
-    }
-    file.read_exact_at(&mut header, 0)?;
-    let [magic, id] = *header.as_chunks::<8>().0 else { return Ok(report) };
-    report.id = u64::from_le_bytes(id);
-    if magic != MAGIC {
-        let what = "the file does not begin like one of values".into();
-        report.problems.push(Corruption { path: path.into(), offset: Some(0), what });
-        return Ok(report);
+    if bytes >= HEADER_BYTES {
+        let mut id = [0; 8];
+        file.read_exact_at(&mut id, MAGIC.len() as u64)?;
+        report.id = u64::from_le_bytes(id);
     }
     let mut problems = Vec::new();
     let read = records(&*file, path, TableId(report.id), &mut problems, &mut |record| {
