@@ -15,8 +15,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::JobContext;
+use crate::cache::SharedBlock;
 use crate::error::{Error, Result};
-use crate::table::{TableId, TableMeta, ValueRef, ValueUse, ValueWriter, temporary_name};
+use crate::table::{TableId, TableMeta, ValueRef, ValueUse, ValueWindows, ValueWriter, temporary_name};
 
 /// Which values lie apart when a job has ended.
 #[derive(Clone, Debug, Default)]
@@ -42,6 +43,7 @@ impl ValueRules {
 pub(super) struct Apart {
     rules: ValueRules,
     open: Option<(PathBuf, ValueWriter)>,
+    windows: Option<ValueWindows>,
     /// The inputs' files, and those that were written.
     known: BTreeMap<TableId, ValueUse>,
     /// Bytes of the files that were written.
@@ -54,13 +56,24 @@ impl Apart {
     /// Nothing yet; `inputs` are the tables whose references may be kept.
     pub fn new<'a>(rules: ValueRules, inputs: impl Iterator<Item = &'a TableMeta>) -> Apart {
         let known = inputs.flat_map(|meta| &meta.values).map(|used| (used.file, *used)).collect();
-        Apart { rules, open: None, known, written_bytes: 0, loaded_bytes: 0 }
+        Apart { rules, open: None, windows: None, known, written_bytes: 0, loaded_bytes: 0 }
     }
 
-    /// What is to be loaded and written anew of what a reference leads to.
-    pub fn relocates(&self, reference: &[u8]) -> Option<ValueRef> {
+    /// Relocates values through these.
+    pub fn relocates_with(&mut self, windows: ValueWindows) {
+        self.windows = Some(windows);
+    }
+
+    /// The value that a reference leads to, if it is to be written anew.
+    pub fn relocated(&mut self, reference: &[u8], context: &JobContext) -> Result<Option<SharedBlock>> {
         // What is malformed is kept, and the writer says so.
-        ValueRef::decode(reference).ok().filter(|value| self.rules.relocates(value.file))
+        let Some(value) = ValueRef::decode(reference).ok().filter(|value| self.rules.relocates(value.file))
+        else {
+            return Ok(None);
+        };
+        self.loaded_bytes += value.record_bytes();
+        let windows = self.windows.get_or_insert_with(|| ValueWindows::new(&context.shelf, 0, 0));
+        windows.load(&value).map(Some)
     }
 
     /// The reference in place of a value, if that is to lie apart. Files that it makes are added to `files`.
@@ -92,7 +105,8 @@ impl Apart {
 
     /// Bytes of memory that it holds.
     pub fn memory_bytes(&self) -> usize {
-        if self.open.is_some() { ValueWriter::MEMORY_BYTES } else { 0 }
+        let written_bytes = if self.open.is_some() { ValueWriter::MEMORY_BYTES } else { 0 };
+        written_bytes + self.windows.as_ref().map_or(0, ValueWindows::memory_bytes)
     }
 
     /// Ends the open file and gives it its final name.

@@ -8,6 +8,7 @@
 //! Inputs that the job's range tombstones hide whole are not read.
 //! Invariants, concurrency and tests: see `compaction`.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -22,7 +23,7 @@ use crate::iter::{Either, Merge, Tombstones};
 use crate::key::key_prefix;
 use crate::layout::CompactionPlan;
 use crate::sync::Mutex;
-use crate::table::{CursorOptions, TableHandle, TableId, TableMeta, TableOptions};
+use crate::table::{CursorOptions, TableHandle, TableId, TableMeta, TableOptions, ValueWindows};
 use crate::version::{Level, LevelCursor, PartCursor};
 
 /// Bytes that each cursor reads ahead, at least and at most.
@@ -188,14 +189,15 @@ impl Job {
         let start = part.checked_sub(1).map(|cut| self.cuts[cut].as_slice());
         let end = self.cuts.get(part).map(Vec::as_slice);
         let part_bytes = self.context.job_bytes / (self.cuts.len() + 1);
-        let (mut merge, input_bytes) = self.merge(start, end, part_bytes / INPUTS_PART);
+        let (mut merge, input_bytes, windows) = self.merge(start, end, part_bytes / INPUTS_PART);
+        let inputs_bytes = input_bytes + windows.bytes_max();
         let mut outputs = self.outputs();
-        outputs.reads_with(input_bytes);
+        outputs.reads_with(input_bytes, windows);
         let bounds = PartBounds {
             start,
             end,
             table_bytes: self.context.table_bytes,
-            memory_bytes: part_bytes.saturating_sub(input_bytes).max(OUTPUT_BYTES_MIN),
+            memory_bytes: part_bytes.saturating_sub(inputs_bytes).max(OUTPUT_BYTES_MIN),
             below: &self.plan.below,
             borders: &self.plan.borders,
             pile: &self.plan.pile,
@@ -218,8 +220,14 @@ impl Job {
         Outputs::new(self.context.clone(), self.plan.output_level, self.stop.clone(), apart)
     }
 
-    /// The inputs that may have keys in [start, end), as one cursor, which holds `bytes` if it can; and how many it holds.
-    fn merge(&self, start: Option<&[u8]>, end: Option<&[u8]>, bytes: usize) -> (Merge<PartCursor>, usize) {
+    /// The inputs that may have keys in [start, end), as one cursor, how many bytes it holds, and the windows of the values to relocate.
+    /// Both hold `bytes` if they can.
+    fn merge(
+        &self,
+        start: Option<&[u8]>,
+        end: Option<&[u8]>,
+        bytes: usize,
+    ) -> (Merge<PartCursor>, usize, ValueWindows) {
         let TableOptions { comparator, block_bytes, .. } = &self.context.table_options;
         let mut runs = Vec::new();
         for (level, tables) in &self.inputs {
@@ -232,17 +240,18 @@ impl Job {
         }
         runs.retain(|run| !matches!(run, Either::Right(tables) if tables.is_empty()));
         let (least, most) = READAHEAD_BYTES;
-        // Where values are relocated, a half is for them.
-        let relocates = runs.iter().any(|run| match run {
-            Either::Left(table) => self.relocates(table),
-            Either::Right(tables) => tables.iter().any(|table| self.relocates(table)),
+        let tables = runs.iter().flat_map(|run| match run {
+            Either::Left(table) => std::slice::from_ref(table),
+            Either::Right(tables) => tables,
         });
-        let halves = 1 + usize::from(relocates);
-        let run_bytes = bytes / runs.len().max(1) / halves;
-        let values_bytes = if relocates { run_bytes } else { 0 };
+        let files = tables.flat_map(|table| &table.meta().values).map(|used| used.file);
+        let relocated: HashSet<TableId> = files.filter(|file| self.values.relocates(*file)).collect();
+        // A half is for them, if they need it.
+        let windows = ValueWindows::new(&self.context.shelf, bytes / 2, relocated.len());
+        let run_bytes = (bytes - windows.bytes_max()) / runs.len().max(1);
         let readahead_bytes = run_bytes.saturating_sub(*block_bytes).clamp(least, most);
-        let input_bytes = runs.len() * (readahead_bytes + block_bytes + values_bytes);
-        let options = CursorOptions { fill_cache: false, readahead_bytes, values_bytes };
+        let input_bytes = runs.len() * (readahead_bytes + block_bytes);
+        let options = CursorOptions { fill_cache: false, readahead_bytes };
         let cursor = |run: Either<Arc<TableHandle>, Vec<Arc<TableHandle>>>| match run {
             Either::Left(table) => Either::Left(table.cursor(options)),
             Either::Right(tables) => {
@@ -250,12 +259,7 @@ impl Job {
                 Either::Right(LevelCursor::new(comparator.clone(), level, options))
             }
         };
-        (Merge::new(comparator.clone(), runs.into_iter().map(cursor).collect()), input_bytes)
-    }
-
-    /// True if the job relocates values of the table.
-    fn relocates(&self, table: &TableHandle) -> bool {
-        table.meta().values.iter().any(|used| self.values.relocates(used.file))
+        (Merge::new(comparator.clone(), runs.into_iter().map(cursor).collect()), input_bytes, windows)
     }
 
     /// Fails if the inputs gave more or fewer entries than their descriptions say.

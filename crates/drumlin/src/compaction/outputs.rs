@@ -26,7 +26,7 @@ use crate::iter::Cursor;
 use crate::key::{Comparator, Kind, Lsn};
 use crate::layout::Border;
 use crate::table::{
-    Spare, TableHandle, TableId, TableMeta, TableOptions, TableWriter, file_name, pile_columns,
+    Spare, TableHandle, TableId, TableMeta, TableOptions, TableWriter, ValueWindows, file_name, pile_columns,
     temporary_name,
 };
 
@@ -135,8 +135,9 @@ impl Outputs {
         }
     }
 
-    /// What the cursors that `write` is given hold, in bytes.
-    pub fn reads_with(&mut self, bytes: usize) {
+    /// What the cursors that `write` is given hold, in bytes, and what values are relocated through.
+    pub fn reads_with(&mut self, bytes: usize, windows: ValueWindows) {
+        self.apart.relocates_with(windows);
         self.input_bytes = bytes;
         self.buffers.set(bytes);
     }
@@ -185,15 +186,18 @@ impl Outputs {
             self.entries_read += 1;
             unchecked_bytes += key.len() + value.len();
             if verdict == Verdict::Keep {
-                if kind == Kind::Apart
-                    && let Some(apart) = self.apart.relocates(value)
-                {
-                    cursor.load_value()?;
-                    self.apart.loaded_bytes += apart.record_bytes();
-                    unchecked_bytes += cursor.value().len();
-                    kind = Kind::Put;
-                }
-                let (key, value) = (cursor.key(), cursor.value());
+                let relocated = match kind {
+                    Kind::Apart => self.apart.relocated(value, &self.context)?,
+                    _ => None,
+                };
+                let value = match &relocated {
+                    Some(relocated) => {
+                        kind = Kind::Put;
+                        unchecked_bytes += relocated.len();
+                        &relocated[..]
+                    }
+                    None => value,
+                };
                 while may_cut
                     && let Some((border, rest)) = borders.split_first()
                     && comparator.compare(&border.key, key).is_le()

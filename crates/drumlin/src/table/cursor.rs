@@ -42,18 +42,16 @@ use crate::table::walk::Walk;
 /// How a cursor reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CursorOptions {
-    /// Keep the blocks read in the cache. Off for merges, whose looks at the cache are not counted either, and which read values through
-    /// windows.
+    /// Keep the blocks read in the cache. Off for merges, whose looks at the cache are not counted either, and which load values
+    /// themselves.
     pub fill_cache: bool,
     /// Most bytes read from the file at once when walking; 0 for one block at a time.
     pub readahead_bytes: usize,
-    /// Most bytes of value files that a merge holds.
-    pub values_bytes: usize,
 }
 
 impl Default for CursorOptions {
     fn default() -> Self {
-        CursorOptions { fill_cache: true, readahead_bytes: 256 << 10, values_bytes: 0 }
+        CursorOptions { fill_cache: true, readahead_bytes: 256 << 10 }
     }
 }
 
@@ -708,11 +706,8 @@ impl<H: Deref<Target = TableHandle> + Send + Clone> Cursor for TableCursor<H> {
         }
         let bytes = self.buffer.bytes();
         let reference = &bytes[self.walk.value()];
-        if self.options.fill_cache {
-            let next = self.walk.behind(bytes).filter(|(kind, _)| *kind == Kind::Apart as u8);
-            return self.loaded.scan(&self.table, reference, next.map(|(_, reference)| reference));
-        }
-        self.loaded.merge(&self.table, reference, self.options.values_bytes)
+        let next = self.walk.behind(bytes).filter(|(kind, _)| *kind == Kind::Apart as u8);
+        self.loaded.load(&self.table, reference, next.map(|(_, reference)| reference))
     }
 
     #[inline]

@@ -55,7 +55,7 @@ pub use reads::blocks_read;
 pub use resident::Parts;
 pub use sample::Sample;
 pub use shelf::Shelf;
-pub use values::{ValueRef, ValueUse, ValueWriter, verify_values};
+pub use values::{ValueRef, ValueUse, ValueWindows, ValueWriter, verify_values};
 pub use verify::{TableCheck, verify_alone};
 pub use writer::{Spare, TableWriter};
 

@@ -14,11 +14,11 @@ use std::sync::{Arc, Weak};
 use crate::cache::{BlockCache, SharedBlock};
 use crate::env::{FileSystem, ReadMode};
 use crate::error::{Error, Result};
-use crate::table::TableHandle;
 use crate::table::graveyard::Graveyard;
 use crate::table::resident::Parts;
 use crate::table::residents::Residents;
-use crate::table::values::{Reader, ValueFiles, ValueRef};
+use crate::table::values::{Reader, ValueFile, ValueFiles, ValueRef};
+use crate::table::{TableHandle, TableId};
 
 /// The cache keeps at least one of so many parts of the bound: what open tables leave, less what it evicted and cannot free yet.
 const CACHE_SHARE_MIN: usize = 9;
@@ -123,12 +123,15 @@ impl Shelf {
     /// The value that a reference leads to, which some table has that the caller holds. For a scan, and may read a file: the epoch must
     /// not be pinned.
     pub fn value(&self, reference: &[u8]) -> Result<SharedBlock> {
-        let corrupt = |what: &str| Error::corruption(self.values_dir(), None, what);
-        let value =
-            ValueRef::decode(reference).map_err(|_| corrupt("a reference to a value is malformed"))?;
-        let file = self.values.get(value.file);
-        let file = file.ok_or_else(|| corrupt("an entry refers to a file of values that no table names"))?;
-        file.read(self, &value, Reader::Scan)
+        let malformed = || Error::corruption(self.values_dir(), None, "a reference to a value is malformed");
+        let value = ValueRef::decode(reference).map_err(|_| malformed())?;
+        self.value_file(value.file)?.read(self, &value, Reader::Scan)
+    }
+
+    /// The value file of this id.
+    pub(super) fn value_file(&self, id: TableId) -> Result<Arc<ValueFile>> {
+        let missing = || format!("an entry refers to the file {:08} of values, which no table names", id.0);
+        self.values.get(id).ok_or_else(|| Error::corruption(self.values_dir(), None, missing()))
     }
 
     /// Where value files are.

@@ -168,8 +168,7 @@ fn a_failed_read_is_an_error_and_the_next_one_works() {
             TableHandle::new(&Shelf::new(faulty.clone(), cache), PathBuf::from(DIR), meta.clone(), options());
         let once = || -> Result<(Option<Version>, usize)> {
             let found = get(&table, b"key000300", 1000)?;
-            let mut cursor =
-                table.cursor(CursorOptions { fill_cache: false, readahead_bytes: 2000, values_bytes: 0 });
+            let mut cursor = table.cursor(CursorOptions { fill_cache: false, readahead_bytes: 2000 });
             cursor.seek_first()?;
             let mut seen = 0;
             while cursor.valid() {

@@ -83,8 +83,7 @@ fn a_walk_reads_each_bucket_once_and_what_went_far_again() {
     let meta = write(&fs, 1, &options, &rows, Tombstones::EMPTY).expect("writes");
     let table = open(&fs, &meta, &options, 0);
     let reads = counted(&fs);
-    let mut cursor =
-        table.cursor(CursorOptions { fill_cache: false, readahead_bytes: 256 << 10, values_bytes: 0 });
+    let mut cursor = table.cursor(CursorOptions { fill_cache: false, readahead_bytes: 256 << 10 });
     cursor.seek_first().expect("reads");
     for (key, lsn, kind, value) in &rows {
         assert_eq!((cursor.key(), cursor.lsn().0, cursor.kind()), (&key[..], *lsn, *kind));

@@ -197,7 +197,6 @@ fn run(seed: u64) {
 
     let mut cursor = table.cursor(CursorOptions {
         fill_cache: dice.below(2) == 0,
-        values_bytes: 0,
         readahead_bytes: [0, 700, 1 << 18][dice.below(3) as usize],
     });
     for key in probes(&mut dice, &model.rows) {
@@ -221,7 +220,7 @@ fn run(seed: u64) {
         }
     }
     model.check_scans(CursorOptions::default());
-    model.check_scans(CursorOptions { fill_cache: false, readahead_bytes: 1500, values_bytes: 0 });
+    model.check_scans(CursorOptions { fill_cache: false, readahead_bytes: 1500 });
 
     let keys = table.split_keys(4).expect("readable");
     assert!(keys.windows(2).all(|pair| options.comparator.compare(&pair[0], &pair[1]).is_lt()));
@@ -278,7 +277,7 @@ fn a_value_far_beyond_the_block_size_comes_back() {
                 "abcd".bytes().for_each(|key| model.check_get(&[key], 100));
             }
             model.check_scans(CursorOptions::default());
-            model.check_scans(CursorOptions { fill_cache: false, readahead_bytes: 0, values_bytes: 0 });
+            model.check_scans(CursorOptions { fill_cache: false, readahead_bytes: 0 });
             model.table.verify(&mut |_| ()).sound().expect("sound");
         }
     }

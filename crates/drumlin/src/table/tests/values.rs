@@ -9,7 +9,7 @@ use crate::env::{FileSystem, MemFs, ReadMode};
 use crate::error::Result;
 use crate::iter::Cursor;
 use crate::table::values::inspect::inspect_values;
-use crate::table::values::{Loaded, Reader, ValueFile, ValueFiles};
+use crate::table::values::{Reader, ValueFile, ValueFiles};
 
 /// Some values, of which every other one shrinks.
 fn values(count: usize) -> Vec<Vec<u8>> {
@@ -49,12 +49,6 @@ fn open(shelf: &Shelf, used: &ValueUse) -> Arc<ValueFile> {
     shelf.values.join(&[*used])[0].clone()
 }
 
-/// A table that refers to the file, and has no file itself.
-fn referring(shelf: &Arc<Shelf>, used: &ValueUse) -> Arc<TableHandle> {
-    let meta = TableMeta { values: vec![*used], ..TableMeta::default() };
-    TableHandle::new(shelf, DIR.into(), meta, options())
-}
-
 fn check_file(fs: &MemFs, used: &ValueUse) -> TableCheck {
     let path = Path::new(DIR).join(used.file_name());
     verify_values(fs, &path, used.file, used.file_bytes, used.hash, &mut |_| {})
@@ -67,20 +61,24 @@ fn what_is_written_is_read_alone_side_by_side_and_through_windows() {
         let (used, refs) = write(&*fs, 5, &values, compression).unwrap();
         assert_eq!(used.file_bytes < 600_000, compression == Compression::Lz4, "{}", used.file_bytes);
         check_file(&fs, &used).sound().unwrap();
-        for cache_bytes in [1 << 10, 1 << 20] {
-            let shelf = Shelf::new(fs.clone(), Arc::new(BlockCache::new(cache_bytes)));
-            let (file, table) = (open(&shelf, &used), referring(&shelf, &used));
-            for windows_bytes in [0, 100 << 10, 8 << 20] {
-                let mut loaded = Loaded::default();
-                for (value, at) in values.iter().zip(&refs) {
-                    let reference = at.encode();
-                    assert_eq!(ValueRef::decode(&reference), Ok(*at));
-                    assert_eq!(*file.read(&shelf, at, Reader::Get).unwrap(), **value);
-                    loaded.merge(&table, &reference, windows_bytes).unwrap();
-                    assert_eq!(loaded.get(&reference).map(|found| found.to_vec()).as_ref(), Some(value));
-                    assert!(loaded.get(b"another").is_none());
-                }
+        let shelf = Shelf::new(fs.clone(), Arc::new(BlockCache::new(1 << 20)));
+        let file = open(&shelf, &used);
+        let of = |bytes| ValueWindows::new(&shelf, bytes, 1);
+        for (mut windows, bytes_max) in [(of(100 << 10), 96 << 10), (of(8 << 20), 128 << 10), (of(0), 0)] {
+            assert_eq!(windows.bytes_max(), bytes_max);
+            for (value, at) in values.iter().zip(&refs) {
+                assert_eq!(ValueRef::decode(&at.encode()), Ok(*at));
+                assert_eq!(*windows.load(at).unwrap(), **value);
             }
+            assert_eq!(windows.memory_bytes(), bytes_max);
+        }
+        for (value, at) in values.iter().zip(&refs) {
+            assert_eq!(*file.read(&shelf, at, Reader::Get).unwrap(), **value);
+        }
+        // Some of them are in the cache now.
+        let mut windows = of(1 << 20);
+        for (value, at) in values.iter().zip(&refs) {
+            assert_eq!(*windows.load(at).unwrap(), **value);
         }
     }
 }
@@ -125,13 +123,11 @@ fn a_scan_that_reads_ahead_gives_out_what_each_entry_has() {
             let start = dice.below(300) as usize;
             let mut cursor = table.cursor(CursorOptions::default());
             cursor.seek(format!("key{start:04}").as_bytes(), Lsn::MAX).unwrap();
-            for at in start..start + dice.below(200) as usize {
-                if !cursor.valid() {
-                    assert_eq!(at, 300);
-                    break;
-                }
+            for (at, row) in rows.iter().enumerate().skip(start).take(dice.below(200) as usize) {
+                assert!(cursor.valid(), "{at} from {start}");
                 assert_eq!(cursor.kind(), Kind::Apart);
-                // Not every value is asked for.
+                assert_eq!(cursor.value(), row.3, "what the table holds, until it is asked for more");
+                // Not every value is.
                 if dice.below(4) > 0 {
                     cursor.load_value().unwrap();
                     assert_eq!(cursor.value(), &wanted(at)[..], "{at} from {start}");
@@ -177,7 +173,7 @@ fn every_damaged_byte_is_found_and_malformed_references_are_errors() {
     }
     fs.set_contents(&path, &good).unwrap();
     let shelf = Shelf::new(fs.clone(), Arc::new(BlockCache::new(1 << 20)));
-    let table = referring(&shelf, &used);
+    let _held = open(&shelf, &used);
     let mut dice = Dice(1);
     let sound = refs[3].encode();
     for _ in 0..20_000 {
@@ -191,9 +187,8 @@ fn every_damaged_byte_is_found_and_malformed_references_are_errors() {
         let Ok(reference) = ValueRef::decode(&bytes) else { continue };
         let _ = reference.record_bytes();
         for windows_bytes in [0, 1 << 20] {
-            let mut loaded = Loaded::default();
-            match loaded.merge(&table, &bytes, windows_bytes) {
-                Ok(()) => assert!(refs.iter().any(|known| known.place == reference.place), "{reference:?}"),
+            match ValueWindows::new(&shelf, windows_bytes, 1).load(&reference) {
+                Ok(_) => assert!(refs.iter().any(|known| known.place == reference.place), "{reference:?}"),
                 Err(error) => assert!(error.is_corruption(), "{error}"),
             }
         }

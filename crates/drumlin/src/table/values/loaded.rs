@@ -9,18 +9,15 @@
 //! Invariants:
 //! 1. What is given out for a reference is its value, whatever was loaded before.
 //! 2. What cannot be read ahead fails nobody: it is asked for again when the cursor comes to it.
-//! 3. A scan holds at most [`AHEAD_MAX`] values, and as many bytes as [`AHEAD_BYTES`] and one value; a merge as many windows as the bytes
-//!    that it is given hold. Where they are too few for its files, some are read value by value: windows that take turns would be
-//!    read for one value each.
+//! 3. It holds at most [`AHEAD_MAX`] values, and as many bytes as [`AHEAD_BYTES`] and one value.
 //!
 //! Concurrency: one thread. Tests: `table/tests/values.rs`, tests/values.rs.
 
-use super::{Reader, ValueFile, ValueRef};
+use super::{Reader, ValueRef};
 use crate::cache::SharedBlock;
 use crate::env::ReadMode;
 use crate::error::Result;
-use crate::pages::{PageVec, Pages};
-use crate::table::{Shelf, TableHandle, TableId};
+use crate::table::TableHandle;
 
 /// Values that a scan reads at once, at most.
 const AHEAD_MAX: usize = 32;
@@ -28,10 +25,6 @@ const AHEAD_MAX: usize = 32;
 const AHEAD_BUFFERED_MAX: usize = 8;
 /// Bytes from which on it asks for no more.
 const AHEAD_BYTES: u64 = 256 << 10;
-/// Bytes of a window; a value of more than half as many is read alone.
-const WINDOW_BYTES: usize = 128 << 10;
-/// So many values for each window are read before one that gave none of them is given up.
-const WINDOW_TURNS: u64 = 16;
 
 /// See the module.
 #[derive(Default)]
@@ -41,9 +34,6 @@ pub(in crate::table) struct Loaded {
     at: usize,
     /// How many are asked for at once, though fewer may be there.
     ahead: usize,
-    windows: Vec<Window>,
-    /// Values that were read through them.
-    turn: u64,
 }
 
 impl Loaded {
@@ -53,8 +43,8 @@ impl Loaded {
         self.values.get(self.at).filter(|(loaded, _)| loaded == reference).map(|(_, value)| value)
     }
 
-    /// Loads a value for a scan; `next` are the references that come behind it.
-    pub(in crate::table) fn scan<'r>(
+    /// Loads a value; `next` are the references that come behind it.
+    pub(in crate::table) fn load<'r>(
         &mut self,
         table: &TableHandle,
         reference: &'r [u8],
@@ -82,98 +72,5 @@ impl Loaded {
         self.values.clear();
         self.values.extend(wanted.into_iter().map(<[u8]>::to_vec).zip(values));
         Ok(())
-    }
-
-    /// Loads a value for a merge that holds so many bytes of windows.
-    pub(in crate::table) fn merge(
-        &mut self,
-        table: &TableHandle,
-        reference: &[u8],
-        windows_bytes: usize,
-    ) -> Result<()> {
-        let shelf = table.shelf();
-        let (file, value) = table.value_file(reference)?;
-        let block = match file.peek(shelf, &value) {
-            Some(cached) => cached,
-            None => match self.window(shelf, file, &value, windows_bytes)? {
-                Some(stored) => file.decoded(&value, stored)?,
-                None => file.read(shelf, &value, Reader::Merge)?,
-            },
-        };
-        self.at = 0;
-        self.values.clear();
-        self.values.push((reference.to_vec(), block));
-        Ok(())
-    }
-
-    /// What is stored of a value, through a window; none if there is no window for its file.
-    fn window(
-        &mut self,
-        shelf: &Shelf,
-        file: &ValueFile,
-        value: &ValueRef,
-        all_bytes: usize,
-    ) -> Result<Option<&[u8]>> {
-        let windows_max = all_bytes / WINDOW_BYTES;
-        if windows_max == 0 || value.place.bytes > WINDOW_BYTES as u64 / 2 {
-            return Ok(None);
-        }
-        self.turn += 1;
-        let turn = self.turn;
-        let at = match self.windows.iter().position(|window| window.file == file.id()) {
-            Some(at) => at,
-            None if self.windows.len() < windows_max => {
-                self.windows.push(Window::new());
-                self.windows.len() - 1
-            }
-            None => {
-                let oldest = self.windows.iter().enumerate().min_by_key(|(_, window)| window.used);
-                // One that is still read is not given up.
-                let left = |window: &Window| turn - window.used > WINDOW_TURNS * self.windows.len() as u64;
-                match oldest {
-                    Some((at, window)) if left(window) => at,
-                    _ => return Ok(None),
-                }
-            }
-        };
-        let window = &mut self.windows[at];
-        window.used = turn;
-        if window.file != file.id() || window.frame(value).is_none() {
-            window.fill(shelf, file, value)?;
-        }
-        Ok(self.windows[at].frame(value))
-    }
-}
-
-/// A part of a file.
-struct Window {
-    file: TableId,
-    offset: u64,
-    bytes: PageVec<u8>,
-    /// The turn in which it was read last.
-    used: u64,
-}
-
-impl Window {
-    fn new() -> Window {
-        Window { file: TableId::default(), offset: 0, bytes: PageVec::new_in(Pages), used: 0 }
-    }
-
-    fn frame(&self, value: &ValueRef) -> Option<&[u8]> {
-        let start = usize::try_from(value.place.offset.checked_sub(self.offset)?).ok()?;
-        self.bytes.get(start..start.checked_add(usize::try_from(value.place.bytes).ok()?)?)
-    }
-
-    fn fill(&mut self, shelf: &Shelf, file: &ValueFile, value: &ValueRef) -> Result<()> {
-        let open = file.opened(shelf)?;
-        let end = value.place.offset.saturating_add(WINDOW_BYTES as u64).min(open.file().bytes());
-        (self.file, self.offset) = (file.id(), value.place.offset);
-        self.bytes.resize(end.saturating_sub(self.offset) as usize, 0);
-        let read = open.file().read_exact_at(&mut self.bytes, self.offset);
-        if read.is_err() {
-            // A failed read leaves nothing that could be taken for the file.
-            self.bytes.clear();
-        }
-        read
     }
 }

@@ -30,12 +30,14 @@ mod files;
 pub mod inspect;
 mod loaded;
 mod verify;
+mod windows;
 mod writer;
 
 pub(super) use file::{OpenFile, Reader, ValueFile};
 pub(super) use files::ValueFiles;
 pub(super) use loaded::Loaded;
 pub use verify::verify_values;
+pub use windows::ValueWindows;
 pub use writer::ValueWriter;
 
 use std::collections::BTreeMap;
