@@ -184,7 +184,7 @@ impl Rig {
         let hasher = KeyHasher::new(7);
         for key in self.model.keys() {
             for at in self.context.snapshots.iter().copied().chain([Lsn::MAX]) {
-                let found = self.levels.get(key, hasher.hash(key), at).unwrap();
+                let found = self.levels.get(key, hasher.hash(key), at, Default::default()).unwrap();
                 let found = found.filter(|version| version.kind == Kind::Put).map(|version| version.value);
                 assert_eq!(found.as_deref(), self.expected(key, at), "{key:?} at {at}: {story}");
             }

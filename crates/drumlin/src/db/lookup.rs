@@ -56,7 +56,7 @@ pub(crate) fn unless_overtaken<T>(store: &Store, keyspace: &KeyspaceState, read:
 fn search(store: &Store, keyspace: &KeyspaceState, key: &[u8], at: Lsn) -> Result<Found> {
     let slots = store.sequencer.slots();
     let committed = |slot: u32, lsn: Lsn| !slots.is_in_flight(slot, lsn);
-    let (levels, hash) = {
+    let (levels, hash, rest) = {
         let guard = epoch::pin();
         let superversion = keyspace.current.load(&guard);
         let hash = keyspace.hasher.hash(key);
@@ -67,12 +67,12 @@ fn search(store: &Store, keyspace: &KeyspaceState, key: &[u8], at: Lsn) -> Resul
         if let Some(found) = in_memory(superversion, key, hash, at, ask, committed) {
             return Ok(found);
         }
-        if let Some(version) = superversion.levels.get_cached(key, hash, at, &guard)? {
-            return Ok(in_tables(version));
+        match superversion.levels.get_cached(key, hash, at, &guard)? {
+            Ok(version) => return Ok(in_tables(version)),
+            Err(rest) => (superversion.levels.clone(), hash, rest),
         }
-        (superversion.levels.clone(), hash)
     };
-    Ok(in_tables(levels.get(key, hash, at)?))
+    Ok(in_tables(levels.get(key, hash, at, rest)?))
 }
 
 /// True if what the filters of memtables say is worth a miss. Where nothing lies below, it is not: most keys are there.

@@ -76,7 +76,7 @@ fn search(
             for (n, Sought { key, hash }) in group.iter().enumerate().map(|(n, s)| (number * GROUP + n, *s)) {
                 if let Some(found) = in_memory(superversion, key, hash, at, ask, committed) {
                     values[n] = found.value;
-                } else if let Some(version) = superversion.levels.get_cached(key, hash, at, &guard)? {
+                } else if let Ok(version) = superversion.levels.get_cached(key, hash, at, &guard)? {
                     values[n] = in_tables(version).value;
                 } else {
                     left.push(n);

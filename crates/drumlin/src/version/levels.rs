@@ -118,11 +118,11 @@ impl Levels {
     }
 
     /// The newest version of `key` below `at`: a put, or a delete (also for a key that a range
-    /// tombstone hides; it carries the tombstone's LSN). `None` if no table knows the key. May read files, so the epoch must
-    /// not be pinned.
-    pub fn get(&self, key: &[u8], hash: u64, at: Lsn) -> Result<Option<Version>> {
-        let mut known = Verdicts::default();
-        for table in self.candidates(key) {
+    /// tombstone hides; it carries the tombstone's LSN). `None` if no table knows the key. `rest`: what `get_cached` of these levels left, or
+    /// the default. May read files, so the epoch must not be pinned.
+    pub fn get(&self, key: &[u8], hash: u64, at: Lsn, rest: Rest) -> Result<Option<Version>> {
+        let Rest { from, mut known } = rest;
+        for (_, table) in self.candidates(key, from) {
             let version = table.get(key, hash, at, &mut known)?;
             if let Some(newest) = newer(version, table.newest_covering(key, at)?) {
                 return Ok(Some(newest));
@@ -131,48 +131,54 @@ impl Levels {
         Ok(None)
     }
 
-    /// As [`Levels::get`], from what is in memory; `None` if that does not tell.
+    /// As [`Levels::get`], from what is in memory; what is left to do if that does not tell.
     pub fn get_cached(
         &self,
         key: &[u8],
         hash: u64,
         at: Lsn,
         guard: &Guard,
-    ) -> Result<Option<Option<Version>>> {
-        let mut candidates = self.candidates(key);
+    ) -> Result<Result<Option<Version>, Rest>> {
+        let mut candidates = self.candidates(key, Spot::default());
         let mut known = Verdicts::default();
         loop {
             // Their filters are loaded beside one another.
-            let mut next: [Option<&TableHandle>; LOADED_TOGETHER] = [None; LOADED_TOGETHER];
-            for (slot, table) in next.iter_mut().zip(&mut candidates) {
+            let mut next: [Option<(Spot, &TableHandle)>; LOADED_TOGETHER] = [None; LOADED_TOGETHER];
+            for (slot, (spot, table)) in next.iter_mut().zip(&mut candidates) {
                 table.prefetch(hash, guard);
-                *slot = Some(table);
+                *slot = Some((spot, table));
             }
             for table in next {
-                let Some(table) = table else { return Ok(Some(None)) };
-                let Some(version) = table.get_cached(key, hash, at, &mut known, guard)? else {
-                    return Ok(None);
-                };
-                let Some(covering) = table.newest_covering_cached(key, at, guard) else { return Ok(None) };
+                let Some((from, table)) = table else { return Ok(Ok(None)) };
+                let version = table.get_cached(key, hash, at, &mut known, guard)?;
+                let Some(version) = version else { return Ok(Err(Rest { from, known })) };
+                let covering = table.newest_covering_cached(key, at, guard);
+                let Some(covering) = covering else { return Ok(Err(Rest { from, known })) };
                 if let Some(newest) = newer(version, covering) {
-                    return Ok(Some(Some(newest)));
+                    return Ok(Ok(Some(newest)));
                 }
             }
         }
     }
 
-    /// The tables that may know the key, newest first.
-    pub(super) fn candidates<'a>(&'a self, key: &'a [u8]) -> impl Iterator<Item = &'a TableHandle> + 'a {
+    /// The tables that may know the key, newest first, from one of them on.
+    pub(super) fn candidates<'a>(
+        &'a self,
+        key: &'a [u8],
+        from: Spot,
+    ) -> impl Iterator<Item = (Spot, &'a TableHandle)> + 'a {
         let comparator = &*self.comparator;
-        let of_level = move |(number, tables): &'a (u32, Level)| {
-            if *number == 0 {
-                return tables.iter();
-            }
-            let first = tables.reaching(comparator, key);
-            tables[first..tables.len().min(first + 1)].iter()
+        let of_level = move |(level, (number, tables)): (usize, &'a (u32, Level))| {
+            let is_deep = *number > 0;
+            let within = match is_deep {
+                true => tables.covering(comparator, key).map_or(0..0, |at| at..at + 1),
+                false => (if level == from.level { from.table } else { 0 })..tables.len(),
+            };
+            let spots = within.clone().map(move |table| Spot { level, table });
+            let tables = tables[within].iter().map(|table| &**table);
+            spots.zip(tables).filter(move |(_, table)| is_deep || table.meta().covers(comparator, key))
         };
-        let tables = self.levels.iter().flat_map(of_level);
-        tables.map(|table| &**table).filter(move |t| t.meta().covers(comparator, key))
+        self.levels.iter().enumerate().skip(from.level).flat_map(of_level)
     }
 
     /// One cursor per table of level 0, newest first, and one per deeper level, for scans; without the tables and levels
@@ -293,6 +299,20 @@ impl Levels {
         debug_assert_eq!(next.check(), Ok(()));
         next
     }
+}
+
+/// Where a table stands: at which of the levels in use, and there.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Spot {
+    level: usize,
+    table: usize,
+}
+
+/// What a get of what is in memory leaves to do: which table it could not ask, and what it knows of others.
+#[derive(Default)]
+pub struct Rest {
+    from: Spot,
+    known: Verdicts,
 }
 
 /// A key that is looked for.

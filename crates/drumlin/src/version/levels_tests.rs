@@ -137,7 +137,7 @@ fn many_keys_read_as_each_by_itself() {
         for at in (0..1300).step_by(91).map(Lsn).chain([Lsn::MAX]) {
             let found = store.levels.get_together(&sought, at).unwrap();
             for (Sought { key, hash }, found) in sought.iter().zip(found) {
-                let alone = store.levels.get(key, *hash, at).unwrap();
+                let alone = store.levels.get(key, *hash, at, Default::default()).unwrap();
                 assert_eq!(found, alone, "seed {seed}, {} at {at:?}", key.escape_ascii());
             }
         }
@@ -160,7 +160,12 @@ fn every_key_at_every_time_reads_as_in_the_history() {
                     (_, Some(lsn)) => Some((lsn, Kind::Delete, Vec::new())),
                     (_, None) => None,
                 };
-                let got = store.levels.get(&key, hasher().hash(&key), at).unwrap();
+                let hash = hasher().hash(&key);
+                let got = store.levels.get(&key, hash, at, Default::default()).unwrap();
+                // What is in memory first, then what that leaves.
+                let cached = store.levels.get_cached(&key, hash, at, &crossbeam_epoch::pin()).unwrap();
+                let by_parts = cached.or_else(|rest| store.levels.get(&key, hash, at, rest));
+                assert_eq!(by_parts.unwrap(), got);
                 let got = got.map(|v| (v.lsn, v.kind, v.value));
                 assert_eq!(got, expected, "seed {seed} key {n} at {at}\n{}", store.levels);
                 found += u32::from(got.is_some());
@@ -311,7 +316,7 @@ fn at_the_same_lsn_a_put_survives_a_range_tombstone() {
     let hides = RangeTombstone { start: key(0), end: key(9), lsn: Lsn(50) };
     let table = maker.table(vec![put(3, 50), put(4, 49)], &[hides]);
     let levels = Levels::new(bytewise(), vec![Vec::new(), vec![table]]);
-    let get = |n| levels.get(&key(n), hasher().hash(&key(n)), Lsn::MAX).unwrap().unwrap();
+    let get = |n| levels.get(&key(n), hasher().hash(&key(n)), Lsn::MAX, Default::default()).unwrap().unwrap();
     assert_eq!((get(3).kind, get(3).lsn), (Kind::Put, Lsn(50)));
     assert_eq!((get(4).kind, get(4).lsn), (Kind::Delete, Lsn(50)));
 }
@@ -381,7 +386,7 @@ fn a_level_cursor_opens_only_what_it_enters() {
         cursor.next().unwrap();
     }
     assert_eq!((cursor.key(), opened.load(Ordering::SeqCst)), (key(5).as_slice(), 2));
-    levels.get(&key(7), hasher().hash(&key(7)), Lsn::MAX).unwrap().unwrap();
+    levels.get(&key(7), hasher().hash(&key(7)), Lsn::MAX, Default::default()).unwrap().unwrap();
     assert_eq!(opened.load(Ordering::SeqCst), 3, "a get opens the one table that may know the key");
 }
 

@@ -17,7 +17,7 @@ use crate::error::Result;
 use crate::key::Lsn;
 use crate::table::{Given, Step, TableHandle, Verdicts, Version, Wanted, read_together};
 
-use super::levels::{Levels, Sought, newer};
+use super::levels::{Levels, Sought, Spot, newer};
 
 /// Bytes of blocks from which on a round asks for no more.
 const ROUND_BYTES: u64 = 8 << 20;
@@ -79,7 +79,7 @@ impl Levels {
     }
 
     fn walk<'a>(&'a self, sought: Sought<'a>) -> Walk<'a, impl Iterator<Item = &'a TableHandle> + 'a> {
-        let mut candidates = self.candidates(sought.key);
+        let mut candidates = self.candidates(sought.key, Spot::default()).map(|(_, table)| table);
         let (known, given) = (Verdicts::default(), Given::default());
         Walk { sought, table: candidates.next(), candidates, known, given, found: None }
     }
