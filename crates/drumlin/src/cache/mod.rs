@@ -35,9 +35,14 @@
 //!
 //! Origin: CLOCK, and the observation of MemC3 and others that look-ups should not reorder a list.
 //!
+//! What a full cache takes of what was read, `admission` says.
+//!
 //! Tests: `cache/tests.rs`, those of the parts, `loom_tests`.
 
 mod accounts;
+mod admission;
+#[cfg(all(test, not(loom)))]
+mod admission_tests;
 mod block;
 mod buckets;
 mod counters;
@@ -55,6 +60,7 @@ use crossbeam_epoch::Guard;
 
 use crate::sync::{CachePadded, Mutex};
 use accounts::Accounts;
+use admission::Admission;
 pub use block::{BlockRef, SharedBlock};
 use buckets::Shard;
 use counters::Counters;
@@ -73,6 +79,8 @@ const SLAB_BYTES: usize = 16 << 20;
 const EVICTED_FOR_ONE: usize = 4;
 /// Slabs, at most.
 const SLABS_MAX: usize = 8;
+/// A cache is full when all but one of so many parts of its capacity are.
+const FULL_PARTS: usize = 16;
 /// What is written and was not in use is kept until all but one of so many parts of the capacity are full.
 const ROOM_PARTS: usize = 8;
 /// Bytes are set aside for blocks outside of chunks in steps of this part of the capacity.
@@ -97,6 +105,7 @@ pub struct BlockCache {
     bytes: CachePadded<AtomicUsize>,
     capacity: AtomicUsize,
     counters: Counters,
+    admission: Admission,
     /// Looked up about as often as blocks are written, or more; Relaxed, a hint.
     is_read: AtomicBool,
     accounts: Arc<Accounts>,
@@ -118,6 +127,7 @@ impl BlockCache {
             bytes: CachePadded::new(AtomicUsize::new(0)),
             capacity: AtomicUsize::new(capacity_bytes),
             counters: Counters::new(),
+            admission: Admission::new(capacity_bytes),
             is_read: AtomicBool::new(false),
         }
     }
@@ -150,6 +160,15 @@ impl BlockCache {
     pub fn prefetch(&self, table: u64, offset: u64, stage: Stage, guard: &Guard) {
         let hash = hash(table, offset);
         self.shard(hash).prefetch(hash, stage, guard);
+    }
+
+    /// As `insert` of a block that was read, which is worth it to displace others (`admission`); else it is given back as it is.
+    pub fn offer(&self, table: u64, offset: u64, block: SharedBlock) -> SharedBlock {
+        let is_full = self.bytes() + block.len() > self.capacity() / FULL_PARTS * (FULL_PARTS - 1);
+        if is_full && !self.admission.admits(hash(table, offset), || self.hits()) {
+            return block;
+        }
+        self.insert(table, offset, block)
     }
 
     /// Keeps `block` as the one of `table` at `offset`, evicting others to make room; the block, perhaps in another place.

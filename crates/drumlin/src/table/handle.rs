@@ -657,9 +657,18 @@ impl TableHandle {
         }
     }
 
-    /// Keeps a block in the cache; the block, perhaps in another place.
-    pub(super) fn keep(&self, place: Place, block: SharedBlock) -> SharedBlock {
-        self.shelf.cache.insert(self.meta.id.0, place.offset, block)
+    /// Keeps a block in the cache, one of data if it is worth it; the block, perhaps in another place.
+    fn keep(&self, place: Place, role: Role, block: SharedBlock) -> SharedBlock {
+        let (cache, table) = (&self.shelf.cache, self.meta.id.0);
+        match role {
+            Role::Leaf => cache.insert(table, place.offset, block),
+            Role::Data => cache.offer(table, place.offset, block),
+        }
+    }
+
+    /// As `keep` of a block of data.
+    pub(super) fn keep_data(&self, place: Place, block: SharedBlock) -> SharedBlock {
+        self.keep(place, Role::Data, block)
     }
 
     /// An index block from the cache or the file; the look is counted like that for a data block.
@@ -680,7 +689,7 @@ impl TableHandle {
             Role::Leaf => resident.read_leaf(place, &self.options)?,
             Role::Data => resident.read(place)?,
         };
-        Ok(self.keep(place, block))
+        Ok(self.keep(place, role, block))
     }
 }
 

@@ -211,7 +211,7 @@ impl Wanted<'_> {
             Role::Leaf => resident.decode_leaf(self.place, stored, &self.table.options)?,
             Role::Data => resident.decode(self.place, stored)?,
         };
-        Ok(self.table.keep(self.place, block))
+        Ok(self.table.keep(self.place, *role, block))
     }
 
     /// By a read of its own.

@@ -170,7 +170,7 @@ impl ValueFile {
             Reader::Scan => !is_buffered,
             Reader::Merge => false,
         };
-        if keeps { shelf.cache.insert(self.id.0, value.place.offset, block) } else { block }
+        if keeps { shelf.cache.offer(self.id.0, value.place.offset, block) } else { block }
     }
 
     fn sized(&self, value: &ValueRef, block: SharedBlock) -> Result<SharedBlock> {
