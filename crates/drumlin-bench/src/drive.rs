@@ -287,7 +287,15 @@ impl<'a> Hand<'a> {
         Hand {
             run,
             thread,
-            chooser: Chooser::new(run.workload.keys, plan.keys, first, plan.block_keys, plan.seed, thread),
+            chooser: Chooser::new(
+                run.workload.keys,
+                plan.keys,
+                first,
+                plan.block_keys,
+                plan.seed,
+                run.workload.name,
+                thread,
+            ),
             values: Values::new(plan.compression_ratio, plan.value_bytes, mix(plan.seed) ^ thread),
             key: vec![0; plan.key_bytes],
             keys: Vec::new(),

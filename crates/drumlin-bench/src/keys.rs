@@ -90,8 +90,18 @@ const POWER_B: f64 = 0.3467;
 
 impl Chooser {
     /// A chooser over `0..keys` for one thread of a run with this seed; `first` is where its part of a sequence begins,
-    /// `block_keys` how many keys lie in a block.
-    pub fn new(choice: Choice, keys: u64, first: u64, block_keys: u64, seed: u64, thread: u64) -> Chooser {
+    /// `block_keys` how many keys lie in a block. What is drawn at random depends on `stream`, too: gets that drew the keys of the puts
+    /// before them, in their order, would find the newest in memory.
+    pub fn new(
+        choice: Choice,
+        keys: u64,
+        first: u64,
+        block_keys: u64,
+        seed: u64,
+        stream: &str,
+        thread: u64,
+    ) -> Chooser {
+        let stream = stream.bytes().fold(seed, |hash, byte| mix(hash ^ u64::from(byte)));
         let zipf = match choice {
             Choice::Zipfian(exponent) | Choice::Latest(exponent) => {
                 Some(Zipf::new(keys.max(1) as f64, exponent).expect("a positive count and exponent"))
@@ -100,7 +110,7 @@ impl Chooser {
         };
         Chooser {
             choice,
-            random: SmallRng::seed_from_u64(mix(seed).wrapping_add(thread)),
+            random: SmallRng::seed_from_u64(mix(stream).wrapping_add(thread)),
             zipf,
             permutation: Permutation::new(keys.max(1), seed),
             // Of the tenth whose keys are seen once each thread has its own part, too.
@@ -181,7 +191,11 @@ mod tests {
     use std::collections::HashMap;
 
     fn draw(choice: Choice, keys: u64, count: u64) -> HashMap<u64, u64> {
-        let mut chooser = Chooser::new(choice, keys, 0, 10, 7, 0);
+        of_stream(choice, keys, count, "a")
+    }
+
+    fn of_stream(choice: Choice, keys: u64, count: u64, stream: &str) -> HashMap<u64, u64> {
+        let mut chooser = Chooser::new(choice, keys, 0, 10, 7, stream, 0);
         let mut seen = HashMap::new();
         for _ in 0..count {
             let n = chooser.next(keys);
@@ -253,9 +267,10 @@ mod tests {
     }
 
     #[test]
-    fn the_same_seed_draws_the_same() {
+    fn the_same_seed_draws_the_same_and_another_workload_others() {
         for choice in [Choice::Uniform, Choice::Zipfian(0.99), Choice::Power] {
             assert_eq!(draw(choice, 500, 1000), draw(choice, 500, 1000));
+            assert_ne!(draw(choice, 500, 1000), of_stream(choice, 500, 1000, "b"));
         }
     }
 }
