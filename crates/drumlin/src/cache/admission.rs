@@ -5,7 +5,7 @@
 //! Where gets find few of their blocks, to keep each of them costs more than it spares: it is copied to memory that no processor has at
 //! hand, and another one is sought that goes. Then one of [`LOTTERY`] is kept, and each that is asked for again soon. Of gets that fall
 //! anywhere the same share finds its block as if all were kept: it is the share of the store that the cache holds.
-//! Where more than [`WORTH`] find theirs, or would, as far as the marks tell, all are kept: gets that come in order ask for a block
+//! Where more than one of [`WORTH`] find theirs, or would, as far as the marks tell, all are kept: gets that come in order ask for a block
 //! many times in a row, and of a skewed load the cache learns at once.
 //!
 //! Invariant: what it says changes what is kept, and never an answer.

@@ -53,6 +53,10 @@ fn what_is_asked_for_in_a_row_is_kept_at_once() {
 #[test]
 fn a_cache_that_has_room_keeps_all() {
     let cache = BlockCache::new(CAPACITY);
-    let (_, kept) = look(&cache, 0..700);
+    let mut dice = Dice(3);
+    // Full, it would keep few.
+    let _ = look(&cache, (0..50_000).map(|_| dice.below(10_000)));
+    cache.set_capacity(2 * CAPACITY);
+    let (_, kept) = look(&cache, 20_000..20_700);
     assert_eq!(kept, 700);
 }

@@ -32,7 +32,7 @@ use crate::pages::{PageVec, Pages};
 use crate::table::TableHandle;
 use crate::table::block::Order;
 use crate::table::frame;
-use crate::table::handle::known_kind;
+use crate::table::handle::{Role, known_kind};
 use crate::table::hashed::{Entry, Gather, Hashed, HashedParts, Source};
 use crate::table::index::{Index, Place};
 use crate::table::resident::Resident;
@@ -323,7 +323,7 @@ impl<H: Deref<Target = TableHandle> + Send + Clone> TableCursor<H> {
             if place.bytes >= WINDOW_FRAME_BYTES {
                 let mut block = resident.read(place)?;
                 if self.options.fill_cache {
-                    block = self.table.keep_data(place, block);
+                    block = self.table.keep(place, Role::Data, block);
                 }
                 self.buffer.shared = Some(block);
                 return Ok(());
@@ -336,7 +336,7 @@ impl<H: Deref<Target = TableHandle> + Send + Clone> TableCursor<H> {
         let checked = frame::check(stored, origin)?;
         if self.options.fill_cache {
             let block = checked.to_shared()?;
-            self.buffer.shared = Some(self.table.keep_data(place, block));
+            self.buffer.shared = Some(self.table.keep(place, Role::Data, block));
         } else {
             self.buffer.shared = None;
             checked.to_vec(&mut self.buffer.own)?;

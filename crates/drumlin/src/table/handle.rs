@@ -63,7 +63,7 @@ pub struct TableHandle {
 
 /// What a block is needed for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Role {
+pub(super) enum Role {
     Leaf,
     Data,
 }
@@ -658,17 +658,12 @@ impl TableHandle {
     }
 
     /// Keeps a block in the cache, one of data if it is worth it; the block, perhaps in another place.
-    fn keep(&self, place: Place, role: Role, block: SharedBlock) -> SharedBlock {
+    pub(super) fn keep(&self, place: Place, role: Role, block: SharedBlock) -> SharedBlock {
         let (cache, table) = (&self.shelf.cache, self.meta.id.0);
         match role {
             Role::Leaf => cache.insert(table, place.offset, block),
             Role::Data => cache.offer(table, place.offset, block),
         }
-    }
-
-    /// As `keep` of a block of data.
-    pub(super) fn keep_data(&self, place: Place, block: SharedBlock) -> SharedBlock {
-        self.keep(place, Role::Data, block)
     }
 
     /// An index block from the cache or the file; the look is counted like that for a data block.
