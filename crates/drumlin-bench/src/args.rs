@@ -419,6 +419,7 @@ impl Bench {
             compression_ratio: self.compression_ratio,
             block_keys: (self.block_size / (self.key_size + self.value_size)).max(1) as u64,
             seed: self.seed,
+            pass: 0,
         }
     }
 

@@ -58,6 +58,8 @@ pub struct Plan {
     pub block_keys: u64,
     /// Seed of all random numbers.
     pub seed: u64,
+    /// Which pass of its kind it is: each draws keys of its own.
+    pub pass: u64,
 }
 
 /// What a run was like.
@@ -293,7 +295,7 @@ impl<'a> Hand<'a> {
                 first,
                 plan.block_keys,
                 plan.seed,
-                run.workload.name,
+                (run.workload.name, plan.pass),
                 thread,
             ),
             values: Values::new(plan.compression_ratio, plan.value_bytes, mix(plan.seed) ^ thread),

@@ -3,7 +3,8 @@
 //! Place: `drive` draws from a [`Chooser`] per thread; `workload` says which.
 //!
 //! 1. Keys sort like their numbers, so that a sequence is in key order and a random number is a random place.
-//! 2. The same seed, thread and workload give the same keys, whatever the engine.
+//! 2. The same seed, thread, workload and pass give the same keys, whatever the engine; of the same seed all agree which key is the n-th
+//!    of a permutation.
 //!
 //! Origin: db_bench (big-endian number, filled up with '0'); YCSB (zipfian 0.99, scrambled; latest); cLSM §5 (90 % of the
 //! reads in 10 % of the blocks); mixgraph's power law (Cao et al., FAST 2020).
@@ -90,18 +91,19 @@ const POWER_B: f64 = 0.3467;
 
 impl Chooser {
     /// A chooser over `0..keys` for one thread of a run with this seed; `first` is where its part of a sequence begins,
-    /// `block_keys` how many keys lie in a block. What is drawn at random depends on `stream`, too: gets that drew the keys of the puts
-    /// before them, in their order, would find the newest in memory.
+    /// `block_keys` how many keys lie in a block. What is drawn at random depends on the workload and the pass, too: gets that drew the
+    /// keys of the puts before them, in their order, would find the newest in memory, and those that drew the keys of gets what these
+    /// had read.
     pub fn new(
         choice: Choice,
         keys: u64,
         first: u64,
         block_keys: u64,
         seed: u64,
-        stream: &str,
+        (workload, pass): (&str, u64),
         thread: u64,
     ) -> Chooser {
-        let stream = stream.bytes().fold(seed, |hash, byte| mix(hash ^ u64::from(byte)));
+        let drawn = workload.bytes().fold(mix(seed) ^ pass, |hash, byte| mix(hash ^ u64::from(byte)));
         let zipf = match choice {
             Choice::Zipfian(exponent) | Choice::Latest(exponent) => {
                 Some(Zipf::new(keys.max(1) as f64, exponent).expect("a positive count and exponent"))
@@ -110,7 +112,7 @@ impl Chooser {
         };
         Chooser {
             choice,
-            random: SmallRng::seed_from_u64(mix(stream).wrapping_add(thread)),
+            random: SmallRng::seed_from_u64(mix(drawn).wrapping_add(thread)),
             zipf,
             permutation: Permutation::new(keys.max(1), seed),
             // Of the tenth whose keys are seen once each thread has its own part, too.
@@ -191,10 +193,10 @@ mod tests {
     use std::collections::HashMap;
 
     fn draw(choice: Choice, keys: u64, count: u64) -> HashMap<u64, u64> {
-        of_stream(choice, keys, count, "a")
+        of_stream(choice, keys, count, ("a", 0))
     }
 
-    fn of_stream(choice: Choice, keys: u64, count: u64, stream: &str) -> HashMap<u64, u64> {
+    fn of_stream(choice: Choice, keys: u64, count: u64, stream: (&str, u64)) -> HashMap<u64, u64> {
         let mut chooser = Chooser::new(choice, keys, 0, 10, 7, stream, 0);
         let mut seen = HashMap::new();
         for _ in 0..count {
@@ -270,7 +272,8 @@ mod tests {
     fn the_same_seed_draws_the_same_and_another_workload_others() {
         for choice in [Choice::Uniform, Choice::Zipfian(0.99), Choice::Power] {
             assert_eq!(draw(choice, 500, 1000), draw(choice, 500, 1000));
-            assert_ne!(draw(choice, 500, 1000), of_stream(choice, 500, 1000, "b"));
+            assert_ne!(draw(choice, 500, 1000), of_stream(choice, 500, 1000, ("b", 0)));
+            assert_ne!(draw(choice, 500, 1000), of_stream(choice, 500, 1000, ("a", 1)));
         }
     }
 }

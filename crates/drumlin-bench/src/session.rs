@@ -181,8 +181,8 @@ pub fn run(
             if !is_given && (round == 1 || !stays) {
                 stage.fresh()?;
             }
-            for workload in &workloads {
-                let plan = bench.plan(workload);
+            for (workload, pass) in workloads.iter().zip(u64::from(round) * workloads.len() as u64..) {
+                let plan = Plan { pass, ..bench.plan(workload) };
                 stage.prepare(workload, &plan, watch)?;
                 if !workload.only_reads() {
                     touch(bench.touch << 20)?;

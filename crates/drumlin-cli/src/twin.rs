@@ -120,6 +120,7 @@ impl Twin {
             compression_ratio: 1.0,
             block_keys: 1,
             seed: SEED,
+            pass: 0,
         };
         let watcher = Watcher::new(args.quiet);
         let filled = watcher.followed("a real store".into(), Some(puts), |progress| {

@@ -68,6 +68,7 @@ fn measured(
         compression_ratio: wanted.compression_ratio,
         block_keys: (HOT_BLOCK / (wanted.key_bytes + wanted.value_bytes)).max(1) as u64,
         seed: wanted.seed,
+        pass: 0,
     };
     let workload = wanted.workload;
     let filled = match workload.begins {
