@@ -232,3 +232,53 @@ fn what_is_damaged_or_gone_is_named_with_its_file() {
     drumlin::env::FileSystem::remove(&*fs, &path).unwrap();
     named("it is missing");
 }
+
+/// Rot in values that nobody asks for: their entries stay, what else lies in their files is taken along, and it is told.
+#[test]
+fn a_damaged_value_holds_up_no_merge_and_is_told() {
+    let fs = MemFs::new();
+    let db = open(&fs);
+    let keyspace = db.keyspace("k", options(Layout::Leveled)).unwrap();
+    let mut model: Model = (0..900).map(|at| (at, 1)).collect();
+    model.iter().for_each(|(at, version)| keyspace.put(key(*at), value(*at, *version)).unwrap());
+    db.flush().unwrap();
+    keyspace.compact().unwrap();
+    db.wait_for_idle().unwrap();
+    let damaged = value_files(&fs);
+    for path in &damaged {
+        fs.damage(path, fs.contents(path).unwrap().len() as u64 / 2, 0x40).unwrap();
+    }
+    // More garbage than is allowed, beside what is damaged: files are collected, whatever for merges run.
+    for version in 2..6 {
+        for at in (0..900).filter(|at| at % 2 == 0) {
+            keyspace.put(key(at), value(at, version)).unwrap();
+            model.insert(at, version);
+        }
+        db.flush().unwrap();
+        db.wait_for_idle().unwrap();
+    }
+    let stats = db.stats();
+    let told = stats.first_corruption.as_ref().expect("it is told");
+    assert!(told.message.contains(".val"), "{told:?}");
+    assert!(value_files(&fs).iter().any(|path| !damaged.contains(path)), "others were written");
+    let mut lost = 0;
+    for (at, version) in &model {
+        match keyspace.get(key(*at)) {
+            Ok(found) => assert_eq!(found.as_deref(), Some(&*value(*at, *version)), "{at}"),
+            Err(error) => {
+                assert!(error.is_corruption() && error.to_string().contains(".val"), "{at}: {error}");
+                lost += 1;
+            }
+        }
+    }
+    assert!((1..=damaged.len()).contains(&lost), "{lost} of {} damaged records", damaged.len());
+    // All by hand, too; and what is overwritten is there again.
+    keyspace.compact().unwrap();
+    (0..900).for_each(|at| keyspace.put(key(at), value(at, 9)).unwrap());
+    keyspace.compact().unwrap();
+    db.wait_for_idle().unwrap();
+    check(&keyspace, &(0..900).map(|at| (at, 9)).collect());
+    eventually("the damaged files go", || value_files(&fs).iter().all(|path| !damaged.contains(path)));
+    drop(keyspace);
+    assert!(db.close().is_err_and(|error| error.is_corruption()), "whoever closes it is told");
+}

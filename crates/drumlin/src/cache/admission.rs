@@ -1,12 +1,13 @@
 //! Which blocks that were read are worth a place in a full cache.
 //!
-//! Place: one per [`super::BlockCache`], asked when a block that was read would displace another one.
+//! Place: one per [`super::BlockCache`], asked of each block that was read when the cache is full but for a sixteenth.
 //!
 //! Where gets find few of their blocks, to keep each of them costs more than it spares: it is copied to memory that no processor has at
 //! hand, and another one is sought that goes. Then one of [`LOTTERY`] is kept, and each that is asked for again soon. Of gets that fall
 //! anywhere the same share finds its block as if all were kept: it is the share of the store that the cache holds.
-//! Where more than one of [`WORTH`] find theirs, or would, as far as the marks tell, all are kept: gets that come in order ask for a block
-//! many times in a row, and of a skewed load the cache learns at once.
+//! Where one of [`WORTH`] finds its own, or would, as far as the marks tell, all are kept: gets that come in order ask for a block
+//! many times in a row, and of a skewed load the cache learns at once. Looks for leaves of indexes count, too, and mostly find theirs: in
+//! a store whose tables are so large that their indexes have leaves, all are kept.
 //!
 //! Invariant: what it says changes what is kept, and never an answer.
 //! Concurrency: Relaxed throughout, hints; a mark may be lost. Complexity: O(1), a byte looked at; a byte for each [`MARK_BYTES`].
@@ -21,9 +22,10 @@ use crate::sync::CachePadded;
 const LOTTERY: u64 = 16;
 /// Offers between two decisions.
 const WINDOW: u64 = 1024;
-/// One of so many looks that finds its block is worth it to keep them all.
+/// If one of so many looks finds its block, it is worth it to keep them all.
 const WORTH: u64 = 4;
-/// Bytes of the cache for a mark: what was offered is remembered for as many offers as an eighth of the blocks in it.
+/// Bytes of the cache, as large as it may become, for a mark: of blocks of 4 KiB about as many offers are remembered as an eighth of those
+/// in it.
 const MARK_BYTES: usize = 32 << 10;
 /// Marks, at least and at most.
 const MARKS: (usize, usize) = (64, 64 << 10);
@@ -32,6 +34,7 @@ const MARKS: (usize, usize) = (64, 64 << 10);
 pub(super) struct Admission {
     /// Of what was offered last, by hash: some bits of that.
     marks: Box<[AtomicU8]>,
+    /// Few are kept.
     is_strict: AtomicBool,
     window: CachePadded<Window>,
 }
@@ -79,6 +82,7 @@ impl Admission {
     fn decide(&self, hits: u64) {
         let found = hits.saturating_sub(self.window.hits.swap(hits, Ordering::Relaxed));
         let again = self.window.again.swap(0, Ordering::Relaxed);
+        // What was offered was looked for, and not found.
         let looks = found + WINDOW;
         self.is_strict.store((found + again).saturating_mul(WORTH) < looks, Ordering::Relaxed);
     }

@@ -60,3 +60,19 @@ fn a_cache_that_has_room_keeps_all() {
     let (_, kept) = look(&cache, 20_000..20_700);
     assert_eq!(kept, 700);
 }
+
+/// Its slabs may have fewer chunks then than its bytes would fill.
+#[test]
+fn a_cache_that_has_shrunk_is_full_when_its_slabs_are() {
+    for mib in [24, 30, 37] {
+        let cache = BlockCache::new(170 << 20);
+        cache.set_capacity(mib << 20);
+        let mut dice = Dice(4);
+        let blocks = 10 * (mib << 20) / BLOCK_BYTES;
+        let mut anywhere = |looks| look(&cache, (0..looks).map(|_| dice.below(blocks as u64)));
+        let _ = anywhere(60_000);
+        let (hits, kept) = anywhere(50_000);
+        assert!(kept < 8_000, "{kept} of {mib} MiB were kept");
+        assert!(hits > 2_500, "{hits} of {mib} MiB were found");
+    }
+}

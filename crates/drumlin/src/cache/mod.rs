@@ -1,7 +1,7 @@
 //! The block cache: decoded table blocks, read without a lock, evicted by CLOCK.
 //!
 //! Place: one per store, shared by every table; `table` looks blocks up by (table, offset) and
-//! inserts what it had to read, and some of what it wrote.
+//! offers what it had to read, and some of what it wrote.
 //!
 //! Invariants:
 //! 1. A returned block is the one inserted under that (table, offset).
@@ -33,9 +33,9 @@
 //! Whoever knows early what it will look up has it loaded a stage at a time ([`BlockCache::prefetch`]); whoever knows a block by
 //! its number has a shortcut to it ([`Shortcuts`]).
 //!
-//! Origin: CLOCK, and the observation of MemC3 and others that look-ups should not reorder a list.
+//! Which blocks that were read a full cache takes, `admission` says.
 //!
-//! What a full cache takes of what was read, `admission` says.
+//! Origin: CLOCK, and the observation of MemC3 and others that look-ups should not reorder a list.
 //!
 //! Tests: `cache/tests.rs`, those of the parts, `loom_tests`.
 
@@ -100,6 +100,8 @@ pub struct BlockCache {
     shards: Box<[CachePadded<Shard>]>,
     /// Where blocks lie; none in a small cache, whose blocks lie where they were read.
     slabs: Box<[CachePadded<Slab>]>,
+    /// Bytes of all chunks that slabs may have; a small cache has no slabs, and no such bound. Relaxed, a hint.
+    slab_bytes: AtomicUsize,
     /// Bytes of the capacity that slabs may not have, for what lies outside of their chunks. Who holds it sets their limits.
     aside: Mutex<usize>,
     bytes: CachePadded<AtomicUsize>,
@@ -121,6 +123,7 @@ impl BlockCache {
         let slab = |_| CachePadded::new(Slab::new(limit, Arc::clone(&accounts)));
         BlockCache {
             slabs: (0..slabs).map(slab).collect(),
+            slab_bytes: AtomicUsize::new(slab_bytes(limit, slabs)),
             shards: (0..shards).map(|_| CachePadded::new(Shard::new(Arc::clone(&accounts)))).collect(),
             aside: Mutex::new(0),
             accounts,
@@ -162,13 +165,21 @@ impl BlockCache {
         self.shard(hash).prefetch(hash, stage, guard);
     }
 
-    /// As `insert` of a block that was read, which is worth it to displace others (`admission`); else it is given back as it is.
+    /// Whether a block of `bytes` that was read is worth its place: there is room, or it may displace others (`admission`). Asked once
+    /// for each, before it is inserted.
+    pub fn admits(&self, table: u64, offset: u64, bytes: usize) -> bool {
+        self.has_room(bytes, FULL_PARTS) || self.admission.admits(hash(table, offset), || self.hits())
+    }
+
+    /// Whether `bytes` more leave one of so many parts free of what it can hold: the capacity, or less where slabs may have fewer chunks.
+    fn has_room(&self, bytes: usize, parts: usize) -> bool {
+        let placed = self.slab_bytes.load(Ordering::Relaxed).saturating_add(self.accounts.outside.bytes());
+        self.bytes() + bytes <= self.capacity().min(placed) / parts * (parts - 1)
+    }
+
+    /// As `insert`, of a block that is admitted; else it is given back as it is.
     pub fn offer(&self, table: u64, offset: u64, block: SharedBlock) -> SharedBlock {
-        let is_full = self.bytes() + block.len() > self.capacity() / FULL_PARTS * (FULL_PARTS - 1);
-        if is_full && !self.admission.admits(hash(table, offset), || self.hits()) {
-            return block;
-        }
-        self.insert(table, offset, block)
+        if self.admits(table, offset, block.len()) { self.insert(table, offset, block) } else { block }
     }
 
     /// Keeps `block` as the one of `table` at `offset`, evicting others to make room; the block, perhaps in another place.
@@ -212,8 +223,7 @@ impl BlockCache {
     /// Keeps what was just written as the block of `table` at `offset`, if there is room, or if it takes the place of blocks
     /// in use, as which it then counts, too. As `insert`.
     pub fn keep_written(&self, table: u64, offset: u64, bytes: &[u8], in_use: bool) {
-        let has_room = || self.bytes() + bytes.len() < self.capacity() / ROOM_PARTS * (ROOM_PARTS - 1);
-        if in_use || has_room() {
+        if in_use || self.has_room(bytes.len(), ROOM_PARTS) {
             let block = self.insert(table, offset, SharedBlock::copy_of(bytes));
             if in_use {
                 block.head().touch();
@@ -314,6 +324,7 @@ impl BlockCache {
             }
             *aside = wanted;
             let limit = chunks_of(self.capacity(), self.slabs.len(), wanted);
+            self.slab_bytes.store(slab_bytes(limit, self.slabs.len()), Ordering::Relaxed);
             self.slabs.iter().flat_map(|slab| slab.set_limit(limit)).collect()
         };
         if !out.is_empty() {
@@ -385,6 +396,11 @@ impl std::fmt::Debug for BlockCache {
 fn chunks_of(capacity: usize, slabs: usize, aside: usize) -> usize {
     let bytes = (capacity + capacity / 8).saturating_sub(aside);
     bytes.checked_div(slabs * CHUNK_BYTES).map_or(0, |chunks| chunks.max(1))
+}
+
+/// Bytes of so many slabs of so many chunks.
+fn slab_bytes(chunks: usize, slabs: usize) -> usize {
+    if slabs == 0 { usize::MAX } else { chunks * slabs * CHUNK_BYTES }
 }
 
 /// Spreads (table, offset): top bits choose the shard, the next six the tag, the low bits the bucket.

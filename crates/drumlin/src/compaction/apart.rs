@@ -1,10 +1,12 @@
 //! The values that a job lays apart, and which of those that lie apart already it relocates.
 //!
-//! Place: `outputs` asks it for each value that is kept; it writes value files beside the job's tables.
+//! Place: `outputs` asks it for each value that is kept; it writes value files beside the job's tables, and relocates values through
+//! the windows of its part of the job.
 //!
 //! A value that is long enough goes to the open file, in the order of keys, and its entry becomes a reference. An entry that is a
 //! reference already is kept as it is; unless its file is to be collected, or values are not to lie apart any more: then its value is
-//! loaded and written as one that has just come.
+//! loaded and written as one that has just come. If it is damaged, the reference is kept, the outcome tells of it, and its file is not
+//! collected any more.
 //!
 //! Invariants: as of `outputs`, 1 and 2; it is `outputs` that removes files. Every file that a table of the job refers to is known with
 //! its length and hash when the job ends: the inputs name those that are kept.
@@ -43,37 +45,47 @@ impl ValueRules {
 pub(super) struct Apart {
     rules: ValueRules,
     open: Option<(PathBuf, ValueWriter)>,
-    windows: Option<ValueWindows>,
+    windows: ValueWindows,
     /// The inputs' files, and those that were written.
     known: BTreeMap<TableId, ValueUse>,
     /// Bytes of the files that were written.
     pub written_bytes: u64,
     /// Bytes of the records that were relocated.
     pub loaded_bytes: u64,
+    /// The first value that was to be relocated and is damaged: its entry is kept as it is.
+    pub damaged: Option<Error>,
 }
 
 impl Apart {
-    /// Nothing yet; `inputs` are the tables whose references may be kept.
-    pub fn new<'a>(rules: ValueRules, inputs: impl Iterator<Item = &'a TableMeta>) -> Apart {
+    /// Nothing yet; `inputs` are the tables whose references may be kept; values are relocated through `windows`.
+    pub fn new<'a>(
+        rules: ValueRules,
+        inputs: impl Iterator<Item = &'a TableMeta>,
+        windows: ValueWindows,
+    ) -> Apart {
         let known = inputs.flat_map(|meta| &meta.values).map(|used| (used.file, *used)).collect();
-        Apart { rules, open: None, windows: None, known, written_bytes: 0, loaded_bytes: 0 }
-    }
-
-    /// Relocates values through these.
-    pub fn relocates_with(&mut self, windows: ValueWindows) {
-        self.windows = Some(windows);
+        Apart { rules, open: None, windows, known, written_bytes: 0, loaded_bytes: 0, damaged: None }
     }
 
     /// The value that a reference leads to, if it is to be written anew.
-    pub fn relocated(&mut self, reference: &[u8], context: &JobContext) -> Result<Option<SharedBlock>> {
+    pub fn relocated(&mut self, reference: &[u8]) -> Result<Option<SharedBlock>> {
         // What is malformed is kept, and the writer says so.
         let Some(value) = ValueRef::decode(reference).ok().filter(|value| self.rules.relocates(value.file))
         else {
             return Ok(None);
         };
-        self.loaded_bytes += value.record_bytes();
-        let windows = self.windows.get_or_insert_with(|| ValueWindows::new(&context.shelf, 0, 0));
-        windows.load(&value).map(Some)
+        match self.windows.load(&value) {
+            Ok(loaded) => {
+                self.loaded_bytes += value.record_bytes();
+                Ok(Some(loaded))
+            }
+            // The entry itself is sound, and stays: whoever asks for its value is told, and no merge is held up.
+            Err(error @ Error::Corruption(_)) => {
+                self.damaged.get_or_insert(error);
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// The reference in place of a value, if that is to lie apart. Files that it makes are added to `files`.
@@ -105,8 +117,8 @@ impl Apart {
 
     /// Bytes of memory that it holds.
     pub fn memory_bytes(&self) -> usize {
-        let written_bytes = if self.open.is_some() { ValueWriter::MEMORY_BYTES } else { 0 };
-        written_bytes + self.windows.as_ref().map_or(0, ValueWindows::memory_bytes)
+        let writer_bytes = if self.open.is_some() { ValueWriter::MEMORY_BYTES } else { 0 };
+        writer_bytes + self.windows.memory_bytes()
     }
 
     /// Ends the open file and gives it its final name.
@@ -129,6 +141,8 @@ impl Apart {
         files: &mut Vec<PathBuf>,
     ) -> Result<()> {
         self.close(context, files)?;
+        // Other parts may take longer.
+        self.windows.clear();
         for used in tables.flat_map(|meta| &mut meta.values) {
             let Some(known) = self.known.get(&used.file) else {
                 let what =

@@ -16,6 +16,7 @@ use super::{CompactionOutcome, JobContext};
 use crate::error::Result;
 use crate::iter::{Cursor, Merge, Tombstones};
 use crate::layout::KeySpans;
+use crate::table::ValueWindows;
 
 /// Writes the versions of `cursors` (the newer memtable first) and `tombstones` to one table of level 0; to none
 /// if there is nothing. Reads at bounds other than `context.snapshots` and `MAX` must not need the table.
@@ -31,8 +32,8 @@ pub fn run_flush<C: Cursor>(
     memory.set(rules.heap_bytes());
     let mut merge = Merge::new(comparator, cursors);
     let values = ValueRules { min_bytes: context.separated_bytes_min, ..ValueRules::default() };
-    let mut outputs =
-        Outputs::new(context.clone(), 0, Arc::default(), Apart::new(values, std::iter::empty()));
+    let apart = Apart::new(values, std::iter::empty(), ValueWindows::none(&context.shelf));
+    let mut outputs = Outputs::new(context.clone(), 0, Arc::default(), apart);
     // One table, however large: level 0 counts tables, and each costs every read a look.
     let bounds = PartBounds {
         start: None,

@@ -80,6 +80,9 @@ struct State {
     failure: Option<Error>,
 }
 
+/// A table of level 0, or those of another level.
+type Run = Either<Arc<TableHandle>, Vec<Arc<TableHandle>>>;
+
 /// A part that is done.
 struct Part {
     outputs: Outputs,
@@ -161,7 +164,7 @@ impl Job {
             let why = format!("a thread of the compaction \"{}\" panicked", self.plan);
             return Err(Error::Poisoned { why });
         };
-        let mut outputs = self.outputs();
+        let mut outputs = self.outputs(ValueWindows::none(&self.context.shelf));
         let mut duplicates = 0;
         for part in parts {
             outputs.append(part.outputs);
@@ -189,15 +192,17 @@ impl Job {
         let start = part.checked_sub(1).map(|cut| self.cuts[cut].as_slice());
         let end = self.cuts.get(part).map(Vec::as_slice);
         let part_bytes = self.context.job_bytes / (self.cuts.len() + 1);
-        let (mut merge, input_bytes, windows) = self.merge(start, end, part_bytes / INPUTS_PART);
-        let inputs_bytes = input_bytes + windows.bytes_max();
-        let mut outputs = self.outputs();
-        outputs.reads_with(input_bytes, windows);
+        let runs = self.runs(start, end);
+        let windows = self.windows(&runs, part_bytes / INPUTS_PART / 2);
+        let windows_bytes = windows.bytes_max();
+        let (mut merge, cursors_bytes) = self.merge(runs, part_bytes / INPUTS_PART - windows_bytes);
+        let mut outputs = self.outputs(windows);
+        outputs.reads_with(cursors_bytes);
         let bounds = PartBounds {
             start,
             end,
             table_bytes: self.context.table_bytes,
-            memory_bytes: part_bytes.saturating_sub(inputs_bytes).max(OUTPUT_BYTES_MIN),
+            memory_bytes: part_bytes.saturating_sub(cursors_bytes + windows_bytes).max(OUTPUT_BYTES_MIN),
             below: &self.plan.below,
             borders: &self.plan.borders,
             pile: &self.plan.pile,
@@ -214,21 +219,15 @@ impl Job {
         self.plan.pile.iter().map(entries).sum::<f64>() / come.max(1.0)
     }
 
-    fn outputs(&self) -> Outputs {
+    fn outputs(&self, windows: ValueWindows) -> Outputs {
         let inputs = self.inputs.iter().flat_map(|(_, tables)| tables).map(|table| table.meta());
-        let apart = Apart::new(self.values.clone(), inputs);
+        let apart = Apart::new(self.values.clone(), inputs, windows);
         Outputs::new(self.context.clone(), self.plan.output_level, self.stop.clone(), apart)
     }
 
-    /// The inputs that may have keys in [start, end), as one cursor, how many bytes it holds, and the windows of the values to relocate.
-    /// Both hold `bytes` if they can.
-    fn merge(
-        &self,
-        start: Option<&[u8]>,
-        end: Option<&[u8]>,
-        bytes: usize,
-    ) -> (Merge<PartCursor>, usize, ValueWindows) {
-        let TableOptions { comparator, block_bytes, .. } = &self.context.table_options;
+    /// The inputs that may have keys in [start, end).
+    fn runs(&self, start: Option<&[u8]>, end: Option<&[u8]>) -> Vec<Run> {
+        let comparator = &self.context.table_options.comparator;
         let mut runs = Vec::new();
         for (level, tables) in &self.inputs {
             let within =
@@ -239,27 +238,36 @@ impl Job {
             }
         }
         runs.retain(|run| !matches!(run, Either::Right(tables) if tables.is_empty()));
-        let (least, most) = READAHEAD_BYTES;
+        runs
+    }
+
+    /// The windows of the values of `runs` that are to be relocated, of `bytes` at most.
+    fn windows(&self, runs: &[Run], bytes: usize) -> ValueWindows {
         let tables = runs.iter().flat_map(|run| match run {
             Either::Left(table) => std::slice::from_ref(table),
             Either::Right(tables) => tables,
         });
         let files = tables.flat_map(|table| &table.meta().values).map(|used| used.file);
         let relocated: HashSet<TableId> = files.filter(|file| self.values.relocates(*file)).collect();
-        // A half is for them, if they need it.
-        let windows = ValueWindows::new(&self.context.shelf, bytes / 2, relocated.len());
-        let run_bytes = (bytes - windows.bytes_max()) / runs.len().max(1);
+        ValueWindows::new(&self.context.shelf, bytes, relocated.len())
+    }
+
+    /// The runs as one cursor, and how many bytes it holds: `bytes`, if it can.
+    fn merge(&self, runs: Vec<Run>, bytes: usize) -> (Merge<PartCursor>, usize) {
+        let TableOptions { comparator, block_bytes, .. } = &self.context.table_options;
+        let (least, most) = READAHEAD_BYTES;
+        let run_bytes = bytes / runs.len().max(1);
         let readahead_bytes = run_bytes.saturating_sub(*block_bytes).clamp(least, most);
-        let input_bytes = runs.len() * (readahead_bytes + block_bytes);
+        let held_bytes = runs.len() * (readahead_bytes + block_bytes);
         let options = CursorOptions { fill_cache: false, readahead_bytes };
-        let cursor = |run: Either<Arc<TableHandle>, Vec<Arc<TableHandle>>>| match run {
+        let cursor = |run: Run| match run {
             Either::Left(table) => Either::Left(table.cursor(options)),
             Either::Right(tables) => {
                 let level = Level::by_key(&**comparator, tables);
                 Either::Right(LevelCursor::new(comparator.clone(), level, options))
             }
         };
-        (Merge::new(comparator.clone(), runs.into_iter().map(cursor).collect()), input_bytes, windows)
+        (Merge::new(comparator.clone(), runs.into_iter().map(cursor).collect()), held_bytes)
     }
 
     /// Fails if the inputs gave more or fewer entries than their descriptions say.

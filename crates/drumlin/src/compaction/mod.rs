@@ -36,6 +36,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::budget::Account;
 use crate::env::Env;
+use crate::error::Error;
 use crate::key::Lsn;
 use crate::layout::FilterBits;
 use crate::table::{Shelf, TableHandle, TableId, TableMeta, TableOptions};
@@ -102,6 +103,8 @@ pub struct CompactionOutcome {
     pub read_bytes: u64,
     /// Bytes of the new files.
     pub written_bytes: u64,
+    /// A corruption that held up nothing: a value whose entry was kept as it is.
+    pub damaged: Option<Error>,
     /// True if the inputs only change their level.
     moved: bool,
 }

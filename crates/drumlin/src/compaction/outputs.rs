@@ -26,7 +26,7 @@ use crate::iter::Cursor;
 use crate::key::{Comparator, Kind, Lsn};
 use crate::layout::Border;
 use crate::table::{
-    Spare, TableHandle, TableId, TableMeta, TableOptions, TableWriter, ValueWindows, file_name, pile_columns,
+    Spare, TableHandle, TableId, TableMeta, TableOptions, TableWriter, file_name, pile_columns,
     temporary_name,
 };
 
@@ -135,9 +135,8 @@ impl Outputs {
         }
     }
 
-    /// What the cursors that `write` is given hold, in bytes, and what values are relocated through.
-    pub fn reads_with(&mut self, bytes: usize, windows: ValueWindows) {
-        self.apart.relocates_with(windows);
+    /// What the cursors that `write` is given hold, in bytes.
+    pub fn reads_with(&mut self, bytes: usize) {
         self.input_bytes = bytes;
         self.buffers.set(bytes);
     }
@@ -187,7 +186,7 @@ impl Outputs {
             unchecked_bytes += key.len() + value.len();
             if verdict == Verdict::Keep {
                 let relocated = match kind {
-                    Kind::Apart => self.apart.relocated(value, &self.context)?,
+                    Kind::Apart => self.apart.relocated(value)?,
                     _ => None,
                 };
                 let value = match &relocated {
@@ -253,6 +252,7 @@ impl Outputs {
         self.apart.finish(tables, &self.context, &mut self.files)?;
         // Other parts may take longer.
         (self.spare, self.spare_bytes) = (Spare::default(), 0);
+        self.input_bytes = 0;
         self.charge(0);
         Ok(())
     }
@@ -362,6 +362,7 @@ impl Outputs {
         self.tables.append(&mut other.tables);
         self.apart.written_bytes += other.apart.written_bytes;
         self.apart.loaded_bytes += other.apart.loaded_bytes;
+        self.apart.damaged = self.apart.damaged.take().or(other.apart.damaged.take());
         self.dirs.append(&mut other.dirs);
         self.entries_read += other.entries_read;
     }
@@ -388,7 +389,8 @@ impl Outputs {
             })
             .collect();
         let written_bytes = tables_bytes + values_bytes;
-        Ok(CompactionOutcome { added, read_bytes, written_bytes, ..Default::default() })
+        let damaged = self.apart.damaged.take();
+        Ok(CompactionOutcome { added, read_bytes, written_bytes, damaged, ..Default::default() })
     }
 }
 

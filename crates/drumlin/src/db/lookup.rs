@@ -25,6 +25,7 @@ use crate::error::Result;
 use crate::key::{Kind, Lsn};
 use crate::memory::MemTable;
 use crate::table::Version;
+use crate::version::Cached;
 
 use super::keyspace::KeyspaceState;
 use super::slice::Slice;
@@ -68,11 +69,11 @@ fn search(store: &Store, keyspace: &KeyspaceState, key: &[u8], at: Lsn) -> Resul
             return Ok(found);
         }
         match superversion.levels.get_cached(key, hash, at, &guard)? {
-            Ok(version) => return Ok(in_tables(version)),
-            Err(rest) => (superversion.levels.clone(), hash, rest),
+            Cached::Told(version) => return Ok(in_tables(version)),
+            Cached::Left(rest) => (superversion.levels.clone(), hash, rest),
         }
     };
-    Ok(in_tables(levels.get(key, hash, at, rest)?))
+    Ok(in_tables(levels.go_on(key, hash, at, rest)?))
 }
 
 /// True if what the filters of memtables say is worth a miss. Where nothing lies below, it is not: most keys are there.

@@ -21,7 +21,7 @@ use smallvec::SmallVec;
 
 use crate::error::Result;
 use crate::key::{KeyBuffer, Lsn};
-use crate::version::Sought;
+use crate::version::{Cached, Sought};
 
 use super::keyspace::KeyspaceState;
 use super::lookup::{asks_filters, in_memory, in_tables, prefetch, unless_overtaken};
@@ -66,7 +66,7 @@ fn search(
 ) -> Result<()> {
     let slots = store.sequencer.slots();
     let committed = |slot: u32, lsn: Lsn| !slots.is_in_flight(slot, lsn);
-    let mut left: Vec<usize> = Vec::new();
+    let (mut left, mut rests) = (Vec::new(), Vec::new());
     let levels = {
         let guard = epoch::pin();
         let superversion = keyspace.current.load(&guard);
@@ -76,10 +76,14 @@ fn search(
             for (n, Sought { key, hash }) in group.iter().enumerate().map(|(n, s)| (number * GROUP + n, *s)) {
                 if let Some(found) = in_memory(superversion, key, hash, at, ask, committed) {
                     values[n] = found.value;
-                } else if let Ok(version) = superversion.levels.get_cached(key, hash, at, &guard)? {
-                    values[n] = in_tables(version).value;
-                } else {
-                    left.push(n);
+                    continue;
+                }
+                match superversion.levels.get_cached(key, hash, at, &guard)? {
+                    Cached::Told(version) => values[n] = in_tables(version).value,
+                    Cached::Left(rest) => {
+                        left.push(n);
+                        rests.push((sought[n], rest));
+                    }
                 }
             }
         }
@@ -88,9 +92,8 @@ fn search(
         }
         superversion.levels.clone()
     };
-    let still: Vec<Sought<'_>> = left.iter().map(|n| sought[*n]).collect();
-    for (n, version) in left.iter().zip(levels.get_together(&still, at)?) {
-        values[*n] = in_tables(version).value;
+    for (n, version) in left.into_iter().zip(levels.go_on_together(rests, at)?) {
+        values[n] = in_tables(version).value;
     }
     Ok(())
 }

@@ -35,17 +35,20 @@ fn amplification_max(options: &KeyspaceOptions) -> f64 {
 
 /// The files that are to be collected.
 pub(super) fn collected(levels: &Levels, options: &KeyspaceOptions) -> Arc<HashSet<TableId>> {
-    Arc::new(choose(levels.values(), amplification_max(options)))
+    let is_damaged = |file| levels.tables().next().is_some_and(|table| table.shelf().is_damaged(file));
+    Arc::new(choose(levels.values(), amplification_max(options), &is_damaged))
 }
 
-/// Where there is more for each live byte than `most`: those with the most garbage for their size.
-fn choose(space: &ValueSpace, most: f64) -> HashSet<TableId> {
+/// Where there is more for each live byte than `most`: those with the most garbage for their size. One that is damaged would stay for
+/// its damaged values, however often it is collected.
+fn choose(space: &ValueSpace, most: f64, is_damaged: &dyn Fn(TableId) -> bool) -> HashSet<TableId> {
     if space.amplification() <= most {
         return HashSet::new();
     }
     let garbage = |file: &ValueUse| file.records_bytes().saturating_sub(file.bytes) as f64;
     let share = |file: &ValueUse| garbage(file) / file.records_bytes().max(1) as f64;
     let mut files: Vec<&ValueUse> = space.files().filter(|file| garbage(file) > 0.0).collect();
+    files.retain(|file| !is_damaged(file.file));
     files.sort_by(|a, b| share(b).total_cmp(&share(a)));
     let aim = space.live_bytes() as f64 * (1.0 + (most - 1.0) * AIM);
     let mut left = space.bytes() as f64;
@@ -121,7 +124,7 @@ mod tests {
         let space = ValueSpace::of(tables.iter());
         assert_eq!((space.bytes(), space.live_bytes()), (4000, 2800));
         let ids = |most| {
-            let mut ids: Vec<u64> = choose(&space, most).into_iter().map(|id| id.0).collect();
+            let mut ids: Vec<u64> = choose(&space, most, &|_| false).into_iter().map(|id| id.0).collect();
             ids.sort_unstable();
             ids
         };
@@ -129,6 +132,8 @@ mod tests {
         assert_eq!(ids(1.4), [1], "600 of garbage: 3400 are left, 1.3 times");
         assert_eq!(ids(1.2), [1, 2], "2900 are left");
         assert_eq!(ids(1.02), [1, 2, 4]);
-        assert!(choose(&ValueSpace::default(), 1.05).is_empty());
+        assert!(choose(&ValueSpace::default(), 1.05, &|_| false).is_empty());
+        let but_damaged = choose(&space, 1.2, &|file| file == TableId(1));
+        assert_eq!(but_damaged, HashSet::from([TableId(2), TableId(4)]), "as much of the others as there is");
     }
 }

@@ -249,9 +249,9 @@ pub(super) fn check_parts<'a>(
     Ok(Checked { body, compression, length, origin })
 }
 
-/// True if a trailer says that the body is the block itself.
-pub(super) fn is_raw(trailer: &[u8; TRAILER_BYTES]) -> bool {
-    trailer[0] == RAW
+/// The body of a whole frame.
+pub(super) fn raw_body(stored: &[u8]) -> &[u8] {
+    &stored[..stored.len() - TRAILER_BYTES]
 }
 
 impl Checked<'_> {
@@ -267,6 +267,11 @@ impl Checked<'_> {
     /// Bytes of the block.
     pub(super) fn bytes(&self) -> usize {
         self.length
+    }
+
+    /// True if the body is the block itself.
+    pub(super) fn is_raw(&self) -> bool {
+        self.compression == RAW
     }
 
     /// The block in memory of its own.

@@ -35,10 +35,12 @@ use crate::sync::{Mutex, failpoint};
 use crate::table::block::{Block, Order};
 use crate::table::cursor::{CursorOptions, TableCursor};
 use crate::table::epoch_arc::EpochArc;
+use crate::table::frame;
 use crate::table::hashed::{self, Bucket, Cluster, Columns, Hashed, HashedParts, Verdicts, Way, spin, took};
 use crate::table::index::{Index, Place};
 use crate::table::reads::block_was_read;
 use crate::table::resident::{Parts, Resident};
+use crate::table::stored::Stored;
 use crate::table::values::{Reader, ValueFile, ValueRef};
 use crate::table::{Shelf, TableCheck, TableMeta, TableOptions, Version, file_name, verify};
 
@@ -64,7 +66,9 @@ pub struct TableHandle {
 /// What a block is needed for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
+    /// Of an index: few, and most gets need one. Always kept.
     Leaf,
+    /// Entries, buckets, pages of filters: kept if the cache admits them.
     Data,
 }
 
@@ -113,14 +117,42 @@ struct Fetched<'a> {
 }
 
 impl Blocks for Fetched<'_> {
-    type Block = SharedBlock;
+    type Block = FetchedBlock;
 
-    fn at(&self, place: Place, role: Role) -> Result<Option<SharedBlock>> {
+    fn at(&self, place: Place, role: Role) -> Result<Option<FetchedBlock>> {
         self.table.fetch(self.resident, place, role).map(Some)
     }
 
-    fn child(&self, root: &Index<'_>, child: usize) -> Result<Option<SharedBlock>> {
+    fn child(&self, root: &Index<'_>, child: usize) -> Result<Option<FetchedBlock>> {
         self.at(self.resident.child(root, child)?, Role::Data)
+    }
+}
+
+/// A block that was found or read.
+enum FetchedBlock {
+    Shared(SharedBlock),
+    /// Where it was read: it is not compressed, and the cache has not taken it.
+    Stored(Stored),
+}
+
+impl FetchedBlock {
+    fn into_shared(self) -> SharedBlock {
+        match self {
+            FetchedBlock::Shared(block) => block,
+            FetchedBlock::Stored(stored) => SharedBlock::copy_of(frame::raw_body(&stored)),
+        }
+    }
+}
+
+impl Deref for FetchedBlock {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match self {
+            FetchedBlock::Shared(block) => block,
+            FetchedBlock::Stored(stored) => frame::raw_body(stored),
+        }
     }
 }
 
@@ -657,7 +689,7 @@ impl TableHandle {
         }
     }
 
-    /// Keeps a block in the cache, one of data if it is worth it; the block, perhaps in another place.
+    /// Keeps a block in the cache as its role asks; the block, perhaps in another place.
     pub(super) fn keep(&self, place: Place, role: Role, block: SharedBlock) -> SharedBlock {
         let (cache, table) = (&self.shelf.cache, self.meta.id.0);
         match role {
@@ -670,21 +702,31 @@ impl TableHandle {
     pub(super) fn leaf(&self, resident: &Resident, place: Place) -> Result<SharedBlock> {
         match self.cached(place) {
             Some(leaf) => Ok(leaf),
-            None => self.fetch(resident, place, Role::Leaf),
+            None => self.fetch(resident, place, Role::Leaf).map(FetchedBlock::into_shared),
         }
     }
 
     /// A block from the cache or the file, after a look that was counted.
-    fn fetch(&self, resident: &Resident, place: Place, role: Role) -> Result<SharedBlock> {
+    fn fetch(&self, resident: &Resident, place: Place, role: Role) -> Result<FetchedBlock> {
         if let Some(block) = self.peek(place) {
-            return Ok(block);
+            return Ok(FetchedBlock::Shared(block));
         }
         block_was_read();
-        let block = match role {
-            Role::Leaf => resident.read_leaf(place, &self.options)?,
-            Role::Data => resident.read(place)?,
+        if role == Role::Leaf {
+            let leaf = resident.read_leaf(place, &self.options)?;
+            return Ok(FetchedBlock::Shared(self.keep(place, role, leaf)));
+        }
+        let Some(stored) = resident.read_stored(place)? else {
+            return Ok(FetchedBlock::Shared(self.keep(place, role, resident.read(place)?)));
         };
-        Ok(self.keep(place, role, block))
+        let checked = frame::check(&stored, resident.origin(place))?;
+        let (cache, table) = (&self.shelf.cache, self.meta.id.0);
+        let is_admitted = cache.admits(table, place.offset, checked.bytes());
+        if !is_admitted && checked.is_raw() {
+            return Ok(FetchedBlock::Stored(stored));
+        }
+        let block = checked.to_shared()?;
+        Ok(FetchedBlock::Shared(if is_admitted { cache.insert(table, place.offset, block) } else { block }))
     }
 }
 

@@ -39,6 +39,7 @@ mod resident;
 mod residents;
 mod sample;
 mod shelf;
+mod stored;
 mod tombstone_block;
 pub mod values;
 mod verify;

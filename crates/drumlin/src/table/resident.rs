@@ -19,13 +19,13 @@ use crate::env::{FileSystem, PAGE_BYTES, ReadMode, ReadableFile};
 use crate::error::{Error, Result};
 use crate::filter::Filter;
 use crate::iter::Tombstones;
-use crate::pages::{PageVec, Pages};
 use crate::table::block::Order;
 use crate::table::footer::{FOOTER_BYTES, Footer};
 use crate::table::frame::{self, Origin, TRAILER_BYTES};
 use crate::table::hashed::{Cluster, HashedParts, Records};
 use crate::table::index::{Index, Place};
 use crate::table::properties::Properties;
+use crate::table::stored::Stored;
 use crate::table::{TableId, TableMeta, TableOptions, tombstone_block};
 
 /// Bytes read at once from the end of the file: footer, properties and often all the rest.
@@ -310,6 +310,12 @@ impl Resident {
         read_block(&*self.file, self.origin(place), place)
     }
 
+    /// The frame at `place`, if it is one of those that are read at once.
+    pub(super) fn read_stored(&self, place: Place) -> Result<Option<Stored>> {
+        let read = || Stored::read(&*self.file, place.offset, place.bytes as usize);
+        is_read_at_once(&*self.file, place).then(read).transpose()
+    }
+
     /// As `read`, for an index block.
     pub(super) fn read_leaf(&self, place: Place, options: &TableOptions) -> Result<SharedBlock> {
         self.checked_leaf(self.read(place)?, place, options)
@@ -362,9 +368,7 @@ pub(super) fn read_block(file: &dyn ReadableFile, origin: Origin<'_>, place: Pla
         return Err(origin.corruption("a block would end behind the file"));
     }
     if place.bytes < LARGE_FRAME_BYTES {
-        let mut stored = PageVec::new_in(Pages);
-        stored.resize(place.bytes as usize, 0);
-        file.read_exact_at(&mut stored, place.offset)?;
+        let stored = Stored::read(file, place.offset, place.bytes as usize)?;
         return frame::check(&stored, origin)?.to_shared();
     }
     let mut trailer = [0; TRAILER_BYTES];
@@ -374,7 +378,7 @@ pub(super) fn read_block(file: &dyn ReadableFile, origin: Origin<'_>, place: Pla
     let buffer = body.get_mut().expect("nobody else has it yet");
     file.read_exact_at(buffer, place.offset)?;
     let checked = frame::check_parts(&body, &trailer, origin)?;
-    if frame::is_raw(&trailer) { Ok(body) } else { checked.to_shared() }
+    if checked.is_raw() { Ok(body) } else { checked.to_shared() }
 }
 
 /// The end of a file, read at once.

@@ -125,11 +125,16 @@ impl Shelf {
     pub fn value(&self, reference: &[u8]) -> Result<SharedBlock> {
         let malformed = || Error::corruption(self.values_dir(), None, "a reference to a value is malformed");
         let value = ValueRef::decode(reference).map_err(|_| malformed())?;
-        self.value_file(value.file)?.read(self, &value, Reader::Scan)
+        self.value_file_of(value.file)?.read(self, &value, Reader::Scan)
+    }
+
+    /// True if a merge found the value file damaged.
+    pub fn is_damaged(&self, file: TableId) -> bool {
+        self.values.get(file).is_some_and(|file| file.is_damaged())
     }
 
     /// The value file of this id.
-    pub(super) fn value_file(&self, id: TableId) -> Result<Arc<ValueFile>> {
+    pub(super) fn value_file_of(&self, id: TableId) -> Result<Arc<ValueFile>> {
         let missing = || format!("an entry refers to the file {:08} of values, which no table names", id.0);
         self.values.get(id).ok_or_else(|| Error::corruption(self.values_dir(), None, missing()))
     }

@@ -29,7 +29,7 @@ struct Inner {
     heads: Option<Heads>,
 }
 
-/// What stands behind the prefix in the keys at the tables' ends, as little-endian bytes.
+/// What stands behind the prefix in the keys at the tables' ends, as little-endian bytes: `equal_heads` is for indexes of files, too.
 struct Heads {
     smallest: Box<[[u8; 8]]>,
     largest: Box<[[u8; 8]]>,
@@ -78,26 +78,19 @@ impl Level {
         start + tables[start..end].partition_point(|table| table.meta().ends_before(comparator, key))
     }
 
-    /// The same: the table that has `key` within its bounds.
+    /// Of a level by key: the table that has `key` within its bounds.
     #[inline]
     pub fn covering(&self, comparator: &dyn Comparator, key: &[u8]) -> Option<usize> {
+        let at = self.reaching(comparator, key);
         let Inner { tables, prefix, heads } = &*self.0;
-        let mut reached = None;
-        if let Some(heads) = heads
-            && let Ok(rest) = behind_prefix(key, prefix)
-        {
-            let head = key_prefix(rest);
-            let Range { start, end } = equal_heads(&heads.largest, head);
-            if start == end {
-                match u64::from_le_bytes(*heads.smallest.get(start)?).cmp(&head) {
-                    Ordering::Less => return Some(start),
-                    Ordering::Equal => reached = Some(start),
-                    Ordering::Greater => return None,
-                }
-            }
-        }
-        let at = reached.unwrap_or_else(|| self.reaching(comparator, key));
-        tables.get(at).filter(|table| comparator.compare(&table.meta().smallest, key).is_le()).map(|_| at)
+        let table = tables.get(at)?;
+        let by_heads = match (heads, behind_prefix(key, prefix)) {
+            (Some(heads), Ok(rest)) => u64::from_le_bytes(heads.smallest[at]).cmp(&key_prefix(rest)),
+            _ => Ordering::Equal,
+        };
+        // Equal heads do not tell.
+        let begins = by_heads.then_with(|| comparator.compare(&table.meta().smallest, key));
+        begins.is_le().then_some(at)
     }
 }
 
@@ -139,6 +132,7 @@ mod tests {
         let shelf = Shelf::new(MemFs::new(), Arc::new(BlockCache::new(0)));
         let options = TableOptions::new(&KeyspaceOptions::default(), KeyHasher::new(1));
         let mut dice = Dice(5);
+        let mut with_prefix = 0;
         for round in 0..300 {
             // Few different bytes and lengths on both sides of a head's eight, so that heads are often the same.
             let prefix = vec![b'p'; dice.below(12) as usize];
@@ -149,9 +143,11 @@ mod tests {
             let mut ends: Vec<Vec<u8>> = (0..round % 40).map(|_| key(13)).collect();
             ends.sort();
             ends.dedup();
+            // The first begins as the others do, or before all.
+            let first = if round % 3 == 0 { Vec::new() } else { prefix.clone() };
             let handle = |(n, largest): (usize, &Vec<u8>)| {
                 let smallest =
-                    n.checked_sub(1).map_or(Vec::new(), |before| [&ends[before][..], &[0]].concat());
+                    n.checked_sub(1).map_or(first.clone(), |before| [&ends[before][..], &[0]].concat());
                 let largest_exclusive = n % 3 == 1;
                 let meta = TableMeta {
                     smallest,
@@ -166,6 +162,7 @@ mod tests {
             keys.extend(ends.iter().cloned().chain([vec![], vec![b'p'; 5], vec![b'q'], vec![0xff; 20]]));
             for comparator in [&Bytewise as &dyn Comparator, &Own] {
                 let level = Level::by_key(comparator, tables.iter().rev().cloned().collect());
+                with_prefix += usize::from(!level.0.prefix.is_empty());
                 for key in &keys {
                     let wanted = tables.partition_point(|table| table.meta().ends_before(comparator, key));
                     assert_eq!(level.reaching(comparator, key), wanted, "{key:?} of {ends:?}");
@@ -174,5 +171,6 @@ mod tests {
                 }
             }
         }
+        assert!(with_prefix > 100, "{with_prefix}");
     }
 }

@@ -117,10 +117,16 @@ impl Levels {
         }
     }
 
-    /// The newest version of `key` below `at`: a put, or a delete (also for a key that a range
-    /// tombstone hides; it carries the tombstone's LSN). `None` if no table knows the key. `rest`: what `get_cached` of these levels left, or
-    /// the default. May read files, so the epoch must not be pinned.
-    pub fn get(&self, key: &[u8], hash: u64, at: Lsn, rest: Rest) -> Result<Option<Version>> {
+    /// All that [`Levels::go_on`] of nothing told does.
+    #[cfg(test)]
+    pub fn get(&self, key: &[u8], hash: u64, at: Lsn) -> Result<Option<Version>> {
+        self.go_on(key, hash, at, Rest::default())
+    }
+
+    /// The newest version of `key` below `at`: a put, or a delete (also for a key that a range tombstone hides; it carries the
+    /// tombstone's LSN). `None` if no table knows the key. `rest`: what [`Levels::get_cached`] of these levels left to do. May read files,
+    /// so the epoch must not be pinned.
+    pub fn go_on(&self, key: &[u8], hash: u64, at: Lsn, rest: Rest) -> Result<Option<Version>> {
         let Rest { from, mut known } = rest;
         for (_, table) in self.candidates(key, from) {
             let version = table.get(key, hash, at, &mut known)?;
@@ -131,14 +137,8 @@ impl Levels {
         Ok(None)
     }
 
-    /// As [`Levels::get`], from what is in memory; what is left to do if that does not tell.
-    pub fn get_cached(
-        &self,
-        key: &[u8],
-        hash: u64,
-        at: Lsn,
-        guard: &Guard,
-    ) -> Result<Result<Option<Version>, Rest>> {
+    /// The beginning of a get: what [`Levels::go_on`] tells, as far as it can be told from what is in memory.
+    pub fn get_cached(&self, key: &[u8], hash: u64, at: Lsn, guard: &Guard) -> Result<Cached> {
         let mut candidates = self.candidates(key, Spot::default());
         let mut known = Verdicts::default();
         loop {
@@ -149,13 +149,13 @@ impl Levels {
                 *slot = Some((spot, table));
             }
             for table in next {
-                let Some((from, table)) = table else { return Ok(Ok(None)) };
+                let Some((from, table)) = table else { return Ok(Cached::Told(None)) };
                 let version = table.get_cached(key, hash, at, &mut known, guard)?;
-                let Some(version) = version else { return Ok(Err(Rest { from, known })) };
+                let Some(version) = version else { return Ok(Cached::Left(Rest { from, known })) };
                 let covering = table.newest_covering_cached(key, at, guard);
-                let Some(covering) = covering else { return Ok(Err(Rest { from, known })) };
+                let Some(covering) = covering else { return Ok(Cached::Left(Rest { from, known })) };
                 if let Some(newest) = newer(version, covering) {
-                    return Ok(Ok(Some(newest)));
+                    return Ok(Cached::Told(Some(newest)));
                 }
             }
         }
@@ -170,9 +170,11 @@ impl Levels {
         let comparator = &*self.comparator;
         let of_level = move |(level, (number, tables)): (usize, &'a (u32, Level))| {
             let is_deep = *number > 0;
-            let within = match is_deep {
-                true => tables.covering(comparator, key).map_or(0..0, |at| at..at + 1),
-                false => (if level == from.level { from.table } else { 0 })..tables.len(),
+            let within = if is_deep {
+                tables.covering(comparator, key).map_or(0..0, |at| at..at + 1)
+            } else {
+                // Level 0 stands first, so it is where to go on from.
+                from.table..tables.len()
             };
             let spots = within.clone().map(move |table| Spot { level, table });
             let tables = tables[within].iter().map(|table| &**table);
@@ -301,18 +303,27 @@ impl Levels {
     }
 }
 
-/// Where a table stands: at which of the levels in use, and there.
+/// Where a table stands: at which of the levels in use, and there; the latter counts in level 0 alone, of which others have one.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Spot {
     level: usize,
     table: usize,
 }
 
+/// What a get of what is in memory came to.
+#[expect(clippy::large_enum_variant, reason = "in a box, each get that has to read would allocate")]
+pub enum Cached {
+    /// The version, or that there is none.
+    Told(Option<Version>),
+    /// Files are to be read.
+    Left(Rest),
+}
+
 /// What a get of what is in memory leaves to do: which table it could not ask, and what it knows of others.
 #[derive(Default)]
 pub struct Rest {
-    from: Spot,
-    known: Verdicts,
+    pub(super) from: Spot,
+    pub(super) known: Verdicts,
 }
 
 /// A key that is looked for.

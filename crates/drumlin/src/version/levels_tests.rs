@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::levels::Rest;
 use super::*;
 use crate::cache::BlockCache;
 use crate::dice::Dice;
@@ -135,9 +136,24 @@ fn many_keys_read_as_each_by_itself() {
         let sought: Vec<Sought<'_>> =
             keys.iter().map(|key| Sought { key, hash: hasher().hash(key) }).collect();
         for at in (0..1300).step_by(91).map(Lsn).chain([Lsn::MAX]) {
-            let found = store.levels.get_together(&sought, at).unwrap();
-            for (Sought { key, hash }, found) in sought.iter().zip(found) {
-                let alone = store.levels.get(key, *hash, at, Default::default()).unwrap();
+            let guard = crossbeam_epoch::pin();
+            // Some from their first table on, the others from where memory could not tell.
+            let rest = |n: usize, key: &[u8], hash| match n % 3 {
+                0 => Some(Rest::default()),
+                _ => match store.levels.get_cached(key, hash, at, &guard).unwrap() {
+                    Cached::Told(_) => None,
+                    Cached::Left(rest) => Some(rest),
+                },
+            };
+            let mut left = Vec::new();
+            for (n, sought) in sought.iter().enumerate() {
+                left.extend(rest(n, sought.key, sought.hash).map(|rest| (*sought, rest)));
+            }
+            let keys: Vec<Sought<'_>> = left.iter().map(|(sought, _)| *sought).collect();
+            drop(guard);
+            let found = store.levels.go_on_together(left, at).unwrap();
+            for (Sought { key, hash }, found) in keys.into_iter().zip(found) {
+                let alone = store.levels.get(key, hash, at).unwrap();
                 assert_eq!(found, alone, "seed {seed}, {} at {at:?}", key.escape_ascii());
             }
         }
@@ -161,11 +177,14 @@ fn every_key_at_every_time_reads_as_in_the_history() {
                     (_, None) => None,
                 };
                 let hash = hasher().hash(&key);
-                let got = store.levels.get(&key, hash, at, Default::default()).unwrap();
+                let got = store.levels.get(&key, hash, at).unwrap();
                 // What is in memory first, then what that leaves.
                 let cached = store.levels.get_cached(&key, hash, at, &crossbeam_epoch::pin()).unwrap();
-                let by_parts = cached.or_else(|rest| store.levels.get(&key, hash, at, rest));
-                assert_eq!(by_parts.unwrap(), got);
+                let by_parts = match cached {
+                    Cached::Told(version) => version,
+                    Cached::Left(rest) => store.levels.go_on(&key, hash, at, rest).unwrap(),
+                };
+                assert_eq!(by_parts, got);
                 let got = got.map(|v| (v.lsn, v.kind, v.value));
                 assert_eq!(got, expected, "seed {seed} key {n} at {at}\n{}", store.levels);
                 found += u32::from(got.is_some());
@@ -316,7 +335,7 @@ fn at_the_same_lsn_a_put_survives_a_range_tombstone() {
     let hides = RangeTombstone { start: key(0), end: key(9), lsn: Lsn(50) };
     let table = maker.table(vec![put(3, 50), put(4, 49)], &[hides]);
     let levels = Levels::new(bytewise(), vec![Vec::new(), vec![table]]);
-    let get = |n| levels.get(&key(n), hasher().hash(&key(n)), Lsn::MAX, Default::default()).unwrap().unwrap();
+    let get = |n| levels.get(&key(n), hasher().hash(&key(n)), Lsn::MAX).unwrap().unwrap();
     assert_eq!((get(3).kind, get(3).lsn), (Kind::Put, Lsn(50)));
     assert_eq!((get(4).kind, get(4).lsn), (Kind::Delete, Lsn(50)));
 }
@@ -386,7 +405,7 @@ fn a_level_cursor_opens_only_what_it_enters() {
         cursor.next().unwrap();
     }
     assert_eq!((cursor.key(), opened.load(Ordering::SeqCst)), (key(5).as_slice(), 2));
-    levels.get(&key(7), hasher().hash(&key(7)), Lsn::MAX, Default::default()).unwrap().unwrap();
+    levels.get(&key(7), hasher().hash(&key(7)), Lsn::MAX).unwrap().unwrap();
     assert_eq!(opened.load(Ordering::SeqCst), 3, "a get opens the one table that may know the key");
 }
 

@@ -37,7 +37,7 @@ pub use edit::{Change, LEVEL_MAX, VersionEdit};
 pub use identity::{Identity, STORE_FILE};
 pub use level::Level;
 pub use level_cursor::{LevelCursor, PartCursor};
-pub use levels::{Levels, Sought};
+pub use levels::{Cached, Levels, Sought};
 #[cfg(test)]
 pub use manifest::REWRITE_BYTES_MIN;
 pub use manifest::{Manifest, ManifestInfo, make_directory};

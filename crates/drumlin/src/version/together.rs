@@ -2,11 +2,12 @@
 //!
 //! Place: part of [`Levels`]; `db::lookups` asks first what is in memory, then, of the keys that are left, the files.
 //!
-//! Each key walks its own tables, newest first, and stops at the first that has an answer, as [`Levels::get`] does. What is done
+//! Each key walks its own tables, newest first, from the one that memory could not tell of, and stops at the first that has an answer, as
+//! [`Levels::go_on`] does. What is done
 //! together is waiting: the blocks that the keys need next are asked of the device at once, a round after the other.
 //!
 //! Invariants:
-//! 1. The answer for a key is that of [`Levels::get`]: levels never change, so it makes no difference when a table is asked.
+//! 1. The answer for a key is that of [`Levels::go_on`]: levels never change, so it makes no difference when a table is asked.
 //! 2. A round holds no more blocks than those of [`ROUND_BYTES`] and one; keys beyond wait for the next, the first ones first.
 //! 3. No file is read while the epoch is pinned.
 //!
@@ -17,7 +18,7 @@ use crate::error::Result;
 use crate::key::Lsn;
 use crate::table::{Given, Step, TableHandle, Verdicts, Version, Wanted, read_together};
 
-use super::levels::{Levels, Sought, Spot, newer};
+use super::levels::{Levels, Rest, Sought, newer};
 
 /// Bytes of blocks from which on a round asks for no more.
 const ROUND_BYTES: u64 = 8 << 20;
@@ -52,9 +53,9 @@ impl<'a, I: Iterator<Item = &'a TableHandle>> Walk<'a, I> {
 }
 
 impl Levels {
-    /// [`Levels::get`] for each, in their order. May read files, so the epoch must not be pinned.
-    pub fn get_together(&self, sought: &[Sought<'_>], at: Lsn) -> Result<Vec<Option<Version>>> {
-        let mut walks: Vec<_> = sought.iter().map(|sought| self.walk(*sought)).collect();
+    /// [`Levels::go_on`] for each, in their order. May read files, so the epoch must not be pinned.
+    pub fn go_on_together(&self, sought: Vec<(Sought<'_>, Rest)>, at: Lsn) -> Result<Vec<Option<Version>>> {
+        let mut walks: Vec<_> = sought.into_iter().map(|(sought, rest)| self.walk(sought, rest)).collect();
         loop {
             let mut wanted = Vec::new();
             let mut bytes = 0;
@@ -78,9 +79,13 @@ impl Levels {
         }
     }
 
-    fn walk<'a>(&'a self, sought: Sought<'a>) -> Walk<'a, impl Iterator<Item = &'a TableHandle> + 'a> {
-        let mut candidates = self.candidates(sought.key, Spot::default()).map(|(_, table)| table);
-        let (known, given) = (Verdicts::default(), Given::default());
-        Walk { sought, table: candidates.next(), candidates, known, given, found: None }
+    fn walk<'a>(
+        &'a self,
+        sought: Sought<'a>,
+        rest: Rest,
+    ) -> Walk<'a, impl Iterator<Item = &'a TableHandle> + 'a> {
+        let Rest { from, known } = rest;
+        let mut candidates = self.candidates(sought.key, from).map(|(_, table)| table);
+        Walk { sought, table: candidates.next(), candidates, known, given: Given::default(), found: None }
     }
 }

@@ -111,17 +111,7 @@ impl Failures {
             }
         };
         let wait = back_off(claim.is_none(), times);
-        let told = JobFailure {
-            keyspace: name.to_string(),
-            job: if claim.is_none() { "flush" } else { "compaction" },
-            message: error.to_string(),
-            count: self.count,
-        };
-        if error.is_corruption() {
-            self.corruptions += 1;
-            self.first_corruption.get_or_insert_with(|| (told.clone(), error.clone()));
-        }
-        self.latest = Some(told);
+        self.tell(name, if claim.is_none() { "flush" } else { "compaction" }, error);
         self.open.push(Failure {
             keyspace,
             claim,
@@ -130,6 +120,23 @@ impl Failures {
             times,
             not_before: now + wait,
         });
+    }
+
+    /// Notes a corruption that a compaction has met, and that held it up in nothing.
+    pub fn met(&mut self, keyspace: &str, error: &Error) {
+        self.count += 1;
+        self.tell(keyspace, "compaction", error);
+    }
+
+    /// Keeps what the latest failure was, and the first corruption.
+    fn tell(&mut self, keyspace: &str, job: &'static str, error: &Error) {
+        let told =
+            JobFailure { keyspace: keyspace.to_string(), job, message: error.to_string(), count: self.count };
+        if error.is_corruption() {
+            self.corruptions += 1;
+            self.first_corruption.get_or_insert_with(|| (told.clone(), error.clone()));
+        }
+        self.latest = Some(told);
     }
 
     /// Notes that `work` was done.

@@ -99,7 +99,10 @@ impl Store {
             let bits = FilterBits::of_merge(&levels, options, self.options.filter_bytes_max(), plan);
             bits.with_memory(&levels, options, (self.memory.shelf.tables_bytes_max() / tries.max(1)) as u64)
         });
-        let outcome = self.always_timed(Timed::Compaction, || run_compaction(plan, &context))?;
+        let mut outcome = self.always_timed(Timed::Compaction, || run_compaction(plan, &context))?;
+        if let Some(error) = outcome.damaged.take() {
+            self.background.met_corruption(&keyspace.name, &error);
+        }
         self.background.counters.compactions.fetch_add(1, Ordering::Relaxed);
         self.background.counters.read_bytes.fetch_add(outcome.read_bytes, Ordering::Relaxed);
         self.background.counters.compacted_bytes.fetch_add(outcome.written_bytes, Ordering::Relaxed);

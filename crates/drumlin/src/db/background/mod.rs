@@ -121,6 +121,11 @@ impl Background {
         (state.failures.first_corruption(), state.failures.latest())
     }
 
+    /// Notes a corruption that a compaction has met, and that held it up in nothing.
+    pub fn met_corruption(&self, keyspace: &str, error: &Error) {
+        self.state.lock().failures.met(keyspace, error);
+    }
+
     /// What whoever closes the store, with these keyspaces in it, must hear of what the background met.
     pub fn verdict(&self, keyspaces: &KeyspaceMap) -> Result<()> {
         let mut state = self.state.lock();

@@ -28,7 +28,7 @@ use crate::table::resident::{Resident, is_read_at_once};
 use crate::table::values::{OpenFile, Reader, ValueFile, ValueRef};
 use crate::table::{TableId, Version};
 
-use super::{Blocks, Role, Search, TableHandle};
+use super::{Blocks, FetchedBlock, Role, Search, TableHandle};
 
 /// What a get has come to.
 pub enum Step<'a> {
@@ -217,7 +217,9 @@ impl Wanted<'_> {
     /// By a read of its own.
     fn fetch(&self) -> Result<SharedBlock> {
         match &self.source {
-            Source::Table(resident, role) => self.table.fetch(resident, self.place, *role),
+            Source::Table(resident, role) => {
+                self.table.fetch(resident, self.place, *role).map(FetchedBlock::into_shared)
+            }
             Source::Values(file, _, value, reader) => file.read(&self.table.shelf, value, *reader),
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::*;
 use crate::cache::BlockCache;
 use crate::dice::Dice;
-use crate::env::{FileSystem, MemFs, ReadMode};
+use crate::env::{Fault, FaultyFs, FileSystem, MemFs, Operation, ReadMode};
 use crate::error::Result;
 use crate::iter::Cursor;
 use crate::table::values::inspect::inspect_values;
@@ -81,6 +81,40 @@ fn what_is_written_is_read_alone_side_by_side_and_through_windows() {
             assert_eq!(*windows.load(at).unwrap(), **value);
         }
     }
+}
+
+/// A device that cannot read a part of the file: what lies about it is read one by one, and no more is asked for again.
+#[test]
+fn a_window_that_cannot_be_read_fails_nobody() {
+    let (fs, values) = (store(), values(200));
+    let (used, refs) = write(&*fs, 5, &values, Compression::None).unwrap();
+    let faulty = FaultyFs::new(fs);
+    let shelf = Shelf::new(faulty.clone(), Arc::new(BlockCache::new(0)));
+    let _held = open(&shelf, &used);
+    let mut windows = ValueWindows::new(&shelf, 32 << 10, 1);
+    let mut reads = |at: &ValueRef, value: &[u8]| {
+        let before = faulty.calls();
+        assert_eq!(*windows.load(at).unwrap(), *value);
+        faulty.calls() - before
+    };
+    // The first look opens the file, and asks for a window; then the value.
+    let mut is_first = true;
+    faulty.fail_when(move |call| {
+        let fails = call.operation == Operation::Read && std::mem::take(&mut is_first);
+        fails.then_some(Fault::Error(std::io::ErrorKind::Other))
+    });
+    assert!(reads(&refs[1], &values[1]) >= 2);
+    let beyond = refs[1].place.offset + (32 << 10);
+    let mut windowed = 0;
+    for (at, value) in refs.iter().zip(&values).skip(2) {
+        let calls = reads(at, value);
+        match at.place.offset < beyond {
+            true => assert_eq!(calls, 1, "alone"),
+            false => windowed += u64::from(calls == 0),
+        }
+    }
+    assert!(windowed > 50, "behind it windows are read: {windowed}");
+    assert_eq!(faulty.injected(), 1);
 }
 
 /// A table refers to values in two files; scans from anywhere give them out, and hold what they may.

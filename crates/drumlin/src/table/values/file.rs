@@ -11,6 +11,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossbeam_epoch::Guard;
 
@@ -44,6 +45,8 @@ pub(in crate::table) struct ValueFile {
     path: PathBuf,
     file_bytes: u64,
     open: EpochArc<OpenFile>,
+    /// A merge met a value in it that cannot be read for what it is; a hint, Relaxed.
+    is_damaged: AtomicBool,
 }
 
 /// The file, open; in an `Arc` of its own, since `EpochArc` holds one pointer.
@@ -84,7 +87,13 @@ impl ValueFile {
     /// The file that `used` names, in `dir`. No I/O.
     pub(super) fn new(dir: &Path, used: &ValueUse) -> Arc<ValueFile> {
         let path = dir.join(used.file_name());
-        Arc::new(ValueFile { id: used.file, path, file_bytes: used.file_bytes, open: EpochArc::empty() })
+        Arc::new(ValueFile {
+            id: used.file,
+            path,
+            file_bytes: used.file_bytes,
+            open: EpochArc::empty(),
+            is_damaged: AtomicBool::new(false),
+        })
     }
 
     pub(in crate::table) fn id(&self) -> TableId {
@@ -93,6 +102,15 @@ impl ValueFile {
 
     pub(in crate::table) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// It was found damaged: it is not collected, as long as the store is open.
+    pub(in crate::table) fn mark_damaged(&self) {
+        self.is_damaged.store(true, Ordering::Relaxed);
+    }
+
+    pub(in crate::table) fn is_damaged(&self) -> bool {
+        self.is_damaged.load(Ordering::Relaxed)
     }
 
     /// Lets go of the open file; the next read opens it again.
@@ -115,6 +133,12 @@ impl ValueFile {
     pub(in crate::table) fn peek(&self, shelf: &Shelf, value: &ValueRef) -> Option<SharedBlock> {
         let guard = crossbeam_epoch::pin();
         shelf.cache.peek(self.id.0, value.place.offset, &guard).map(|block| block.share())
+    }
+
+    /// The same, and no use of it: for a merge.
+    pub(super) fn glance(&self, shelf: &Shelf, value: &ValueRef) -> Option<SharedBlock> {
+        let guard = crossbeam_epoch::pin();
+        shelf.cache.glance(self.id.0, value.place.offset, &guard).map(|block| block.share())
     }
 
     /// The value, from the cache or the file. What is read is kept in the cache where that is worth it to `reader`.

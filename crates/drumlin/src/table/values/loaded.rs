@@ -3,8 +3,7 @@
 //! Place: of a [`TableCursor`](crate::table::TableCursor), which knows the references behind the one it is on.
 //!
 //! A scan's values lie here and there in the files: those of the next entries of its block are read side by side, one at first, and twice
-//! as many each time that it came to the last. A merge takes values along in the order in which they lie in each file: it reads a window
-//! of the file at a time, garbage among it.
+//! as many each time that it came to the last.
 //!
 //! Invariants:
 //! 1. What is given out for a reference is its value, whatever was loaded before.

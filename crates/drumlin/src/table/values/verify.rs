@@ -12,7 +12,7 @@ use std::path::Path;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::file::open;
-use super::{HEADER_BYTES, MAGIC, RECORD_HEAD_BYTES};
+use super::{FRAME_BYTES_MAX, HEADER_BYTES, MAGIC, RECORD_HEAD_BYTES};
 use crate::env::{FileSystem, ReadMode, ReadableFile};
 use crate::error::{Corruption, Error, Result};
 use crate::table::TableId;
@@ -77,6 +77,10 @@ pub(super) fn records(
         }
         file.read_exact_at(&mut head, at)?;
         let (offset, bytes) = (at + RECORD_HEAD_BYTES, u64::from(u32::from_le_bytes(head)));
+        // No record is longer; what claims to be would be read into as much memory.
+        if bytes > FRAME_BYTES_MAX {
+            return Err(corrupt(at, format!("a record claims {bytes} bytes, more than a value may have")));
+        }
         if bytes > end - offset {
             return Err(corrupt(at, format!("a record claims {bytes} bytes, but the file ends before")));
         }
