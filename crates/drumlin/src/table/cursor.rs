@@ -334,9 +334,8 @@ impl<H: Deref<Target = TableHandle> + Send + Clone> TableCursor<H> {
         let stored =
             self.window.frame(place).ok_or_else(|| origin.corruption("a block would end behind the file"))?;
         let checked = frame::check(stored, origin)?;
-        if self.options.fill_cache {
-            let block = checked.to_shared()?;
-            self.buffer.shared = Some(self.table.keep(place, Role::Data, block));
+        if self.options.fill_cache && self.table.admits(place, checked.bytes()) {
+            self.buffer.shared = Some(self.table.insert(place, checked.to_shared()?));
         } else {
             self.buffer.shared = None;
             checked.to_vec(&mut self.buffer.own)?;

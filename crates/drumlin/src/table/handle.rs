@@ -689,12 +689,21 @@ impl TableHandle {
         }
     }
 
+    /// Whether the cache admits a block of data that was read. Asked once for each.
+    pub(super) fn admits(&self, place: Place, bytes: usize) -> bool {
+        self.shelf.cache.admits(self.meta.id.0, place.offset, bytes)
+    }
+
+    /// Keeps a block in the cache; the block, perhaps in another place.
+    pub(super) fn insert(&self, place: Place, block: SharedBlock) -> SharedBlock {
+        self.shelf.cache.insert(self.meta.id.0, place.offset, block)
+    }
+
     /// Keeps a block in the cache as its role asks; the block, perhaps in another place.
     pub(super) fn keep(&self, place: Place, role: Role, block: SharedBlock) -> SharedBlock {
-        let (cache, table) = (&self.shelf.cache, self.meta.id.0);
-        match role {
-            Role::Leaf => cache.insert(table, place.offset, block),
-            Role::Data => cache.offer(table, place.offset, block),
+        match role == Role::Leaf || self.admits(place, block.len()) {
+            true => self.insert(place, block),
+            false => block,
         }
     }
 
@@ -720,13 +729,12 @@ impl TableHandle {
             return Ok(FetchedBlock::Shared(self.keep(place, role, resident.read(place)?)));
         };
         let checked = frame::check(&stored, resident.origin(place))?;
-        let (cache, table) = (&self.shelf.cache, self.meta.id.0);
-        let is_admitted = cache.admits(table, place.offset, checked.bytes());
+        let is_admitted = self.admits(place, checked.bytes());
         if !is_admitted && checked.is_raw() {
             return Ok(FetchedBlock::Stored(stored));
         }
         let block = checked.to_shared()?;
-        Ok(FetchedBlock::Shared(if is_admitted { cache.insert(table, place.offset, block) } else { block }))
+        Ok(FetchedBlock::Shared(if is_admitted { self.insert(place, block) } else { block }))
     }
 }
 
