@@ -44,8 +44,6 @@ use crate::sync::prefetch;
 const LOAD_MAX: f64 = 600.0;
 /// Most probes a filter may have.
 const PROBES_MAX: u8 = 16;
-/// Probes of a group whose lines are loaded ahead: half of all probes deny a key that is not there.
-const PROBES_AHEAD: u8 = 3;
 /// Bytes before the lines.
 const HEADER_BYTES: usize = 8;
 /// Bytes of one line.
@@ -248,15 +246,12 @@ impl Filter {
         bytes
     }
 
-    /// Starts to load what `may_contain` will look at first.
+    /// Starts to load what `may_contain` will look at.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
-        let span = self.span_of(hash);
         match self.span {
-            Span::Line => span.iter().for_each(|line| prefetch(line)),
-            Span::Group => bits_of(Span::Group, self.probes.min(PROBES_AHEAD), hash)
-                .filter_map(|bit| span.get(bit >> 9))
-                .for_each(|line| prefetch(line)),
+            Span::Line => self.lines.get(self.first_line(hash)).map_or((), |line| prefetch(line)),
+            Span::Group => self.span_of(hash).iter().for_each(|line| prefetch(line)),
         }
     }
 
