@@ -116,10 +116,10 @@ pub enum Command {
     #[command(after_help = help::GET)]
     Get(Get),
     /// Set the value of a key
-    #[command(after_help = help::PUT)]
+    #[command(after_help = help::PUT, alias = "set")]
     Put(Put),
     /// Remove a key
-    #[command(after_help = help::DELETE)]
+    #[command(after_help = help::DELETE, aliases = ["del", "rm"])]
     Delete(Delete),
     /// Set the value of a key if its value is the expected one (compare and swap)
     #[command(after_help = help::CAS)]

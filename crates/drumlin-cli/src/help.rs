@@ -13,7 +13,7 @@ Exit codes: 0 done; 1 failed, absent or not swapped; 2 wrong usage; 3 stored byt
 
 With --json, results are JSON on standard output (`drumlin CMD --help` tells the fields), and an error is one \
 line on standard error: {\"error\":TEXT,\"kind\":WORD}; so is a note of what was \
-passed over: {\"note\":TEXT}. Text that is not UTF-8 stands in hexadecimal under the same name with _hex: {\"key_hex\":\"ff00\"}.";
+passed over: {\"note\":TEXT}, with \"line\":N where it is of a line. Text that is not UTF-8 stands in hexadecimal under the same name with _hex: {\"key_hex\":\"ff00\"}.";
 
 pub const LOAD: &str = "\
 Example:
@@ -112,7 +112,7 @@ merge; `count` counts. Bytes are alive in the tables under which no deeper level
 figures of that one alone.
 
 With --json: {\"keyspaces\":[{\"name\",\"memory\":{\"kind\",...},\"layout\":{\"kind\",...},\"memtable_bytes\",\"memtable_versions\",\"memtable_unsorted\",\"frozen_memtables\",\
-\"keys\",\"live_bytes\",\"levels\":[{\"tables\",\"bytes\",\"versions\"},...]},...],\"tables\",\"table_bytes\",\"log_files\",\
+\"keys\",\"live_bytes\",\"levels\":[{\"tables\",\"bytes\",\"versions\"},...],\"values\":{\"files\",\"bytes\",\"live_bytes\",\"records\"}},...],\"tables\",\"table_bytes\",\"log_files\",\
 \"log_bytes\",\"ballast_bytes\",\"debt_bytes\",\"position\",\"space_amplification\",\"process\":{...}}; \
 with --keyspace only \"keyspaces\". What stands under \"process\" is true of this process alone, since it opened the store; there a program that writes and \
 reads finds its \"write_amplification\", \"reads_per_get\" and \"latencies\":[{\"operation\",\"operations\",\"timed\",\"mean_ns\",\

@@ -5,10 +5,16 @@
 //! 1. Commands that read open read-only: they create, repair and truncate nothing.
 //! 2. Only commands that can put a record create a store or a keyspace; never for a keyspace whose name cannot be.
 
+use std::ffi::OsString;
+use std::path::Path;
+
 use drumlin::{Db, Keyspace, KeyspaceOptions, Options, Stats, check_keyspace_name};
 
 use crate::args::Args;
 use crate::failure::{Failure, Result};
+
+/// What a directory with a store has, or one in which making it was interrupted.
+const STORE_FILES: [&str; 3] = ["LOCK", "STORE", "CURRENT"];
 
 /// Opens the store for reading.
 pub fn read(args: &Args) -> Result<Db> {
@@ -45,11 +51,28 @@ pub fn change(args: &Args) -> Result<Db> {
 /// Opens the store and the keyspace for writing; makes them if missing.
 pub fn write_keyspace(args: &Args) -> Result<(Db, Keyspace)> {
     check_keyspace_name(args.keyspace())?;
+    not_among_others(args.db())?;
     let db = Db::open(args.db(), Options::default())?;
     match db.keyspace(args.keyspace(), KeyspaceOptions::default()) {
         Ok(keyspace) => Ok((db, keyspace)),
         Err(error) => close_after(db, Err(error.into())),
     }
+}
+
+/// A store is made in a directory of its own: a slip of the finger is not to leave one among somebody's files.
+fn not_among_others(directory: &Path) -> Result<()> {
+    // What cannot be listed, opening tells of.
+    let Ok(entries) = std::fs::read_dir(directory) else { return Ok(()) };
+    let names: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.file_name())).collect();
+    let is_of_a_store = |name: &OsString| STORE_FILES.iter().any(|of| name == of);
+    let is_alone = |name: &OsString| name == "lost+found";
+    if names.iter().any(is_of_a_store) || names.iter().all(is_alone) {
+        return Ok(());
+    }
+    Err(Failure::Usage(format!(
+        "{} has other files, and no store: a new one is made in a directory that is new or empty; choose it with --db",
+        directory.display()
+    )))
 }
 
 /// Closes the store; the command's own failure wins over one of closing, unless the store met corruption.

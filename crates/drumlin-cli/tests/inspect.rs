@@ -209,3 +209,15 @@ fn what_a_kill_leaves_is_no_damage() {
     assert!(said.text().contains("put c,") && said.text().contains("nothing was written here"), "{said:?}");
     said.ok();
 }
+
+#[test]
+fn a_file_of_another_kind_is_not_called_corrupt() {
+    let store = store();
+    for (kind, path) in kinds(&store) {
+        for (other, _) in kinds(&store).into_iter().filter(|(other, _)| *other != kind) {
+            let said = inspect(other, &path, &[]);
+            assert_eq!(said.code, Some(2), "{said:?}");
+            assert!(said.err.contains(&format!("drumlin inspect {kind} ")), "{said:?}");
+        }
+    }
+}

@@ -7,7 +7,7 @@ mod support;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
-use support::Store;
+use support::{Said, Store, drumlin};
 
 #[test]
 fn get_prints_the_value_and_nothing_else() {
@@ -135,4 +135,27 @@ fn the_hint_for_an_absent_key_speaks_of_keys_as_the_user_does() {
     assert!(said.err.contains("scan --hex`"), "{said:?}");
     let said = store.run(["get", "absent"]).fails(1);
     assert!(said.err.contains("scan`"), "{said:?}");
+}
+
+#[test]
+fn a_store_is_not_made_among_somebodys_files() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = |args: &[&str]| {
+        let mut all = vec!["--db", directory.path().to_str().unwrap()];
+        all.extend(args);
+        Said::from(drumlin(all).output().unwrap())
+    };
+    std::fs::write(directory.path().join("notes.md"), "mine").unwrap();
+    let said = run(&["put", "a", "b"]);
+    assert_eq!(said.code, Some(2), "{said:?}");
+    assert!(said.err.contains("other files"), "{said:?}");
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1, "nothing was made");
+    // An empty file system has this; and what lies beside a store that is there harms nobody. Redis' words are understood.
+    std::fs::remove_file(directory.path().join("notes.md")).unwrap();
+    std::fs::create_dir(directory.path().join("lost+found")).unwrap();
+    run(&["set", "a", "b"]).ok();
+    std::fs::write(directory.path().join("notes.md"), "mine").unwrap();
+    run(&["put", "c", "d"]).ok();
+    run(&["del", "a"]).ok();
+    assert_eq!(run(&["count"]).text(), "1\n");
 }

@@ -305,7 +305,7 @@ impl Goal {
                     let reads = row.rate.median * row.reads_per_operation?.median;
                     let raw = device(rows, row)?.rate.median;
                     let part = reads / raw * 100.0;
-                    let found = format!("{} of {} reads, {part:.0} %", grouped(reads), grouped(raw));
+                    let found = format!("{} of {} reads, {part:.1} %", grouped(reads), grouped(raw));
                     Some((found, part >= least))
                 };
                 (

@@ -88,7 +88,7 @@ fn a_device_is_what_gets_of_the_same_run_are_judged_by() {
         gets(1, 1000.0, 50.0, "block", "readdevice"),
     ];
     let of = |run, least| Goal::OfDevice { workload: "readrandom", run, least };
-    assert_eq!(judged(of(0, 96.0), lines.clone()).found, "threads 1: 96 of 100 reads, 96 %");
+    assert_eq!(judged(of(0, 96.0), lines.clone()).found, "threads 1: 96 of 100 reads, 96.0 %");
     assert!(judged(of(0, 95.9), lines.clone()).holds && !judged(of(0, 96.1), lines.clone()).holds);
     assert!(!judged(of(1, 95.0), lines.clone()).holds, "the device of its own run");
     let p99 = |run, most| Goal::P99OfDevice { kind: "get", workload: "readrandom", run, most };

@@ -30,7 +30,10 @@ pub fn run(args: &Args, size: &Size) -> Result<()> {
 fn words(found: &ApproximateSize) -> String {
     let off = match found.versions_error {
         0 => "exactly".into(),
-        error => format!("surely no more than {} off", count(error)),
+        error => format!(
+            "mostly right to what a block of each table holds at either end; surely no more than {} off",
+            count(error)
+        ),
     };
     format!(
         "about {}\n{} ({off})\n{} of tables\n{} only in the log\n",

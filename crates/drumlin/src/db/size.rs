@@ -1,7 +1,7 @@
 //! About how much a range holds, without reading it.
 //!
-//! Place: `Keyspace::approximate_size`. Of the tables it asks the manifest's figures and the fences of the index, of the
-//! memtables the express lanes of their lists.
+//! Place: `Keyspace::approximate_size`. Of the tables it asks the manifest's figures and the fences of the index, and counts what lies
+//! within a few blocks; of the memtables the express lanes of their lists.
 //!
 //! Invariant: the versions that lie within the range are no further from `versions` than `versions_error`; in another order
 //! than that of bytes, those of the two keys that the range names apart.
@@ -29,9 +29,9 @@ pub struct ApproximateSize {
     pub keys: u64,
     /// Versions.
     pub versions: u64,
-    /// There are no more than this many versions more, or less. Of tables that lie within the range as a whole, and of
-    /// memtables of which it has a few hundred versions or all, the count is exact. Of the others it is mostly right to one
-    /// block a table, and to a sixteenth of a memtable; here each counts with all that it holds.
+    /// There are no more than this many versions more, or less. Of tables that lie within the range as a whole or
+    /// by a few blocks, and of memtables of which it has a few hundred versions or all, the count is exact. Of the others it is mostly
+    /// right to one block a table, and to a sixteenth of a memtable; here each counts with all that it holds.
     pub versions_error: u64,
     /// Bytes of table files, and of the values apart that they refer to, as compressed.
     pub table_bytes: u64,

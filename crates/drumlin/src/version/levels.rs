@@ -26,7 +26,7 @@ use crossbeam_epoch::Guard;
 
 use crate::cache::SharedBlock;
 use crate::error::{Error, Result};
-use crate::iter::{Either, Tombstones};
+use crate::iter::{Cursor, Either, Tombstones};
 use crate::key::{Comparator, ComparatorRef, Kind, Lsn};
 use crate::table::{CursorOptions, TableHandle, TableId, TableMeta, Verdicts, Version};
 
@@ -35,6 +35,8 @@ use super::level_cursor::{LevelCursor, PartCursor};
 use super::state::Misfit;
 use super::value_space::ValueSpace;
 
+/// Of a table that an end of a range cuts, what lies within so many blocks is counted, not estimated.
+const COUNTED_BLOCKS: u64 = 4;
 /// Tables whose filters a get loads at once.
 const LOADED_TOGETHER: usize = 8;
 
@@ -212,8 +214,8 @@ impl Levels {
     }
 
     /// About what the tables hold from `start` on and before `end` (`None` is unbounded). Exact but for the tables that an
-    /// end cuts: of these, a share of the versions as of the bytes, to one block. O(tables), and a read for each that is cut
-    /// and not open.
+    /// end cuts: of these, a share of the versions as of the bytes, to one block; what lies within a few blocks is counted. O(tables),
+    /// and some reads for each that is cut.
     pub fn estimate(&self, start: Option<&[u8]>, end: Option<&[u8]>) -> Result<Estimate> {
         let comparator = &*self.comparator;
         let mut all = Estimate::default();
@@ -230,6 +232,16 @@ impl Levels {
             let data_bytes = table.data_bytes()?.max(1);
             let from = begins.map_or(Ok(0), |start| table.approximate_offset(start))?;
             let to = ends.map_or(Ok(data_bytes), |end| table.approximate_offset(end))?;
+            let counted_bytes = COUNTED_BLOCKS * table.options().block_bytes as u64;
+            if to.saturating_sub(from) <= counted_bytes {
+                let (versions, deletes) = count(table, start, end)?;
+                let part =
+                    u128::from(meta.held_bytes()) * u128::from(versions) / u128::from(meta.entries.max(1));
+                all.bytes += u64::try_from(part).unwrap_or(u64::MAX);
+                all.versions += versions;
+                all.deletes += deletes;
+                continue;
+            }
             let share = |all: u64| {
                 let part = u128::from(all) * u128::from(to.saturating_sub(from)) / u128::from(data_bytes);
                 u64::try_from(part).unwrap_or(all)
@@ -301,6 +313,23 @@ impl Levels {
         debug_assert_eq!(next.check(), Ok(()));
         next
     }
+}
+
+/// Versions that a table has from `start` on and before `end`, and how many of them are deletes. O(them).
+fn count(table: &Arc<TableHandle>, start: Option<&[u8]>, end: Option<&[u8]>) -> Result<(u64, u64)> {
+    let comparator = &*table.options().comparator;
+    let mut cursor = table.cursor(CursorOptions { fill_cache: false, readahead_bytes: 0 });
+    match start {
+        Some(start) => cursor.seek(start, Lsn::MAX)?,
+        None => cursor.seek_first()?,
+    }
+    let (mut versions, mut deletes) = (0, 0);
+    while cursor.valid() && end.is_none_or(|end| comparator.compare(cursor.key(), end).is_lt()) {
+        versions += 1;
+        deletes += u64::from(cursor.kind() == Kind::Delete);
+        cursor.next()?;
+    }
+    Ok((versions, deletes))
 }
 
 /// Where a table stands: at which of the levels in use, and there; the latter counts in level 0 alone, of which others have one.

@@ -23,7 +23,37 @@ use crate::failure::{Failure, Result};
 use crate::keys::KeyForm;
 use crate::output::{self, Output, bytes, count, plural};
 
+/// What a file of a store is, by its name: as `inspect` calls it, and in words.
+fn kind_by_name(file: &Path) -> Option<(&'static str, &'static str)> {
+    let name = file.file_name()?.to_str()?;
+    match file.extension().and_then(|end| end.to_str()) {
+        Some("tbl") => Some(("table", "a table")),
+        Some("val") => Some(("values", "a file of values")),
+        Some("log") => Some(("log", "a log file")),
+        _ if name.starts_with("MANIFEST-") => Some(("manifest", "a manifest")),
+        _ => None,
+    }
+}
+
+/// Refuses a file that is sound, and of another kind than was said.
+fn check_kind(what: &Inspect) -> Result<()> {
+    let (said, file) = match what {
+        Inspect::Table { file, .. } => ("table", file),
+        Inspect::Values { file, .. } => ("values", file),
+        Inspect::Log { file, .. } => ("log", file),
+        Inspect::Manifest { file, .. } => ("manifest", file),
+    };
+    match kind_by_name(file) {
+        Some((kind, words)) if kind != said => {
+            let file = file.display();
+            Err(Failure::Usage(format!("{file} is {words}, by its name: drumlin inspect {kind} {file}")))
+        }
+        _ => Ok(()),
+    }
+}
+
 pub fn run(args: &Args, what: &Inspect) -> Result<()> {
+    check_kind(what)?;
     match what {
         Inspect::Table { file, blocks, depth } => table::run(args, file, *blocks, depth),
         Inspect::Values { file, depth } => values::run(args, file, depth),
