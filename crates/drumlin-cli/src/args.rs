@@ -124,9 +124,9 @@ pub enum Command {
     /// Set the value of a key if its value is the expected one (compare and swap)
     #[command(after_help = help::CAS)]
     Cas(Cas),
-    /// Print the number of keys
+    /// Print the number of keys, of an interval too
     #[command(after_help = help::COUNT)]
-    Count,
+    Count(Count),
     /// Estimate how many keys and bytes an interval holds, without reading it
     #[command(after_help = help::SIZE)]
     Size(Size),
@@ -185,6 +185,7 @@ impl Command {
             Command::Put(put) => put.form.hex,
             Command::Delete(delete) => delete.form.hex,
             Command::Cas(cas) => cas.form.hex,
+            Command::Count(count) => count.interval.form.hex,
             Command::Size(size) => size.interval.form.hex,
             Command::Scan(scan) => scan.interval.form.hex,
             Command::Inspect(inspect) => inspect.depth().form.hex,
@@ -200,7 +201,7 @@ impl Command {
             Command::Put(_) => "put",
             Command::Delete(_) => "delete",
             Command::Cas(_) => "cas",
-            Command::Count => "count",
+            Command::Count(_) => "count",
             Command::Size(_) => "size",
             Command::Scan(_) => "scan",
             Command::Keyspaces => "keyspaces",
@@ -525,6 +526,20 @@ pub struct Interval {
     pub prefix: Option<OsString>,
     #[command(flatten)]
     pub form: KeyForm,
+}
+
+impl Interval {
+    /// True if no key is left out: then keys need no order.
+    pub fn is_everything(&self) -> bool {
+        self.from.is_none() && self.to.is_none() && self.prefix.is_none()
+    }
+}
+
+/// Arguments of `count`.
+#[derive(Debug, clap::Args)]
+pub struct Count {
+    #[command(flatten)]
+    pub interval: Interval,
 }
 
 /// Arguments of `size`.

@@ -66,8 +66,11 @@ Exits 1, and changes nothing, if something else is there. With --json: {\"swappe
 {\"swapped\":false,\"current\":...} with the value that is there, null if none.";
 
 pub const COUNT: &str = "\
-Example:
+Examples:
   drumlin --db my.db count
+  drumlin --db my.db count --prefix DE/
+
+Reads every key that it counts; `size` estimates.
 
 With --json: {\"count\":N}.";
 
@@ -76,7 +79,7 @@ Examples:
   drumlin --db my.db size --prefix DE/
   drumlin --db my.db size --from A --to B
 
-Reads no records of tables, so it takes about as long as opening the store: it is told by the index, and exact for tables that lie within the interval as a whole. \
+Reads a few blocks of tables at most, so it takes about as long as opening the store: it is told by the index, and exact for tables that lie within the interval as a whole or by a few blocks. \
 A version is one write of a key, a put or a delete; keys are puts less deletes, so a key that was written again counts again \
 until levels are merged. `count` counts.
 

@@ -44,6 +44,11 @@ fn prefix_cuts_the_interval() {
     assert_eq!(keys(&store, &["--prefix", "b", "--from", "c"]), "");
     assert_eq!(keys(&store, &["--prefix", "x"]), "");
     assert_eq!(keys(&store, &["--prefix", ""]), "a b ba c");
+    let count = |args: &[&str]| store.run(["count"].iter().chain(args)).text().to_string();
+    assert_eq!(count(&["--prefix", "b"]), "2\n");
+    assert_eq!(count(&["--from", "b", "--to", "c"]), "2\n");
+    assert_eq!(count(&["--prefix", "b", "--from", "c"]), "0\n");
+    assert_eq!(count(&["--hex", "--prefix", "62"]), "2\n");
 }
 
 #[test]

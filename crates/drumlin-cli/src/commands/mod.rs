@@ -36,7 +36,7 @@ pub fn run(args: &Args) -> Result<()> {
         Command::Put(put) => put::run(args, put),
         Command::Delete(delete) => delete::run(args, delete),
         Command::Cas(cas) => cas::run(args, cas),
-        Command::Count => count::run(args),
+        Command::Count(wanted) => count::run(args, wanted),
         Command::Size(size) => size::run(args, size),
         Command::Scan(scan) => scan::run(args, scan),
         Command::Keyspaces => keyspaces::run(args),
