@@ -282,3 +282,34 @@ fn a_damaged_value_holds_up_no_merge_and_is_told() {
     drop(keyspace);
     assert!(db.close().is_err_and(|error| error.is_corruption()), "whoever closes it is told");
 }
+
+/// The same of files that are gone: their values are lost, and nothing is merged again and again for them.
+#[test]
+fn files_that_are_gone_hold_up_no_merge_and_are_told() {
+    let fs = MemFs::new();
+    let db = open(&fs);
+    let keyspace = db.keyspace("k", options(Layout::Leveled)).unwrap();
+    (0..900).for_each(|at| keyspace.put(key(at), value(at, 1)).unwrap());
+    db.flush().unwrap();
+    keyspace.compact().unwrap();
+    drop(keyspace);
+    db.close().unwrap();
+    value_files(&fs).iter().for_each(|gone| drumlin::env::FileSystem::remove(&*fs, gone).unwrap());
+    let db = open(&fs);
+    let keyspace = db.keyspace("k", options(Layout::Leveled)).unwrap();
+    for version in 2..6 {
+        (0..900).filter(|at| at % 2 == 0).for_each(|at| keyspace.put(key(at), value(at, version)).unwrap());
+        db.flush().unwrap();
+        db.wait_for_idle().unwrap();
+    }
+    assert!(db.stats().first_corruption.is_some_and(|told| told.message.contains("it is missing")));
+    for at in 0..900 {
+        let version = if at % 2 == 0 { 5 } else { 1 };
+        match keyspace.get(key(at)) {
+            Ok(found) => assert_eq!(found.as_deref(), Some(&*value(at, version)), "{at}"),
+            Err(error) => assert!(error.is_corruption() && version == 1, "{at}: {error}"),
+        }
+    }
+    drop(keyspace);
+    assert!(db.close().is_err_and(|error| error.is_corruption()));
+}

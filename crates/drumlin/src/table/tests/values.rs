@@ -117,6 +117,26 @@ fn a_window_that_cannot_be_read_fails_nobody() {
     assert_eq!(faulty.injected(), 1);
 }
 
+/// Whoever collects is to leave it alone: else its tables would be merged for it again and again.
+#[test]
+fn a_file_that_a_merge_finds_damaged_or_gone_is_marked() {
+    let (fs, values) = (store(), values(20));
+    for (id, bytes) in [(1, 0), (2, 64 << 10), (3, 0), (4, 64 << 10)] {
+        let (used, refs) = write(&*fs, id, &values, Compression::None).unwrap();
+        let path = Path::new(DIR).join(used.file_name());
+        let shelf = Shelf::new(fs.clone(), Arc::new(BlockCache::new(0)));
+        let _held = open(&shelf, &used);
+        match id < 3 {
+            true => fs.remove(&path).unwrap(),
+            false => fs.damage(&path, refs[7].place.offset + 9, 0x40).unwrap(),
+        }
+        let mut windows = ValueWindows::new(&shelf, bytes, 1);
+        assert!(!shelf.is_damaged(used.file));
+        assert!(windows.load(&refs[7]).is_err_and(|error| error.is_corruption()));
+        assert!(shelf.is_damaged(used.file), "{id}");
+    }
+}
+
 /// A table refers to values in two files; scans from anywhere give them out, and hold what they may.
 #[test]
 fn a_scan_that_reads_ahead_gives_out_what_each_entry_has() {

@@ -90,9 +90,11 @@ impl ValueWindows {
         if let Some(cached) = file.glance(shelf, value) {
             return Ok(cached);
         }
-        let loaded = match self.window(&file, value)? {
-            Some(stored) => file.decoded(value, stored),
-            None => file.read(&self.shelf, value, Reader::Merge),
+        let loaded = match self.window(&file, value) {
+            Ok(Some(stored)) => file.decoded(value, stored),
+            Ok(None) => file.read(&self.shelf, value, Reader::Merge),
+            // It cannot be opened.
+            Err(error) => Err(error),
         };
         if let Err(Error::Corruption(_)) = &loaded {
             file.mark_damaged();
