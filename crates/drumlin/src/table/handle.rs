@@ -701,9 +701,9 @@ impl TableHandle {
 
     /// Keeps a block in the cache as its role asks; the block, perhaps in another place.
     pub(super) fn keep(&self, place: Place, role: Role, block: SharedBlock) -> SharedBlock {
-        match role == Role::Leaf || self.admits(place, block.len()) {
-            true => self.insert(place, block),
-            false => block,
+        match role {
+            Role::Leaf => self.insert(place, block),
+            Role::Data => self.shelf.cache.offer(self.meta.id.0, place.offset, block),
         }
     }
 

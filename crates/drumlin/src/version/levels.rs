@@ -235,21 +235,16 @@ impl Levels {
             let counted_bytes = COUNTED_BLOCKS * table.options().block_bytes as u64;
             if to.saturating_sub(from) <= counted_bytes {
                 let (versions, deletes) = count(table, start, end)?;
-                let part =
-                    u128::from(meta.held_bytes()) * u128::from(versions) / u128::from(meta.entries.max(1));
-                all.bytes += u64::try_from(part).unwrap_or(u64::MAX);
+                all.bytes += share(meta.held_bytes(), versions, meta.entries);
                 all.versions += versions;
                 all.deletes += deletes;
                 continue;
             }
-            let share = |all: u64| {
-                let part = u128::from(all) * u128::from(to.saturating_sub(from)) / u128::from(data_bytes);
-                u64::try_from(part).unwrap_or(all)
-            };
-            let versions = share(meta.entries);
-            all.bytes += share(meta.held_bytes());
+            let part = |all: u64| share(all, to.saturating_sub(from), data_bytes);
+            let versions = part(meta.entries);
+            all.bytes += part(meta.held_bytes());
             all.versions += versions;
-            all.deletes += share(meta.deletes);
+            all.deletes += part(meta.deletes);
             all.error += versions.max(meta.entries.saturating_sub(versions));
         }
         Ok(all)
@@ -313,6 +308,12 @@ impl Levels {
         debug_assert_eq!(next.check(), Ok(()));
         next
     }
+}
+
+/// Of `all` as much as `part` is of `whole`.
+fn share(all: u64, part: u64, whole: u64) -> u64 {
+    let share = u128::from(all) * u128::from(part) / u128::from(whole.max(1));
+    u64::try_from(share).unwrap_or(all)
 }
 
 /// Versions that a table has from `start` on and before `end`, and how many of them are deletes. O(them).
