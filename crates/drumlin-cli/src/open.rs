@@ -69,7 +69,7 @@ fn not_among_others(directory: &Path) -> Result<()> {
     if names.iter().any(is_of_a_store) || names.iter().all(is_alone) {
         return Ok(());
     }
-    Err(Failure::Usage(format!(
+    Err(Failure::Refused(format!(
         "{} has other files, and no store: a new one is made in a directory that is new or empty; choose it with --db",
         directory.display()
     )))

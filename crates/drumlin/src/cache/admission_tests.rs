@@ -15,7 +15,7 @@ fn look(cache: &BlockCache, blocks: impl Iterator<Item = u64>) -> (usize, usize)
         if cache.get(1, offset, &crossbeam_epoch::pin()).is_some() {
             hits += 1;
         } else {
-            // Tests beside this one pin the epoch: what waits for it would keep blocks out.
+            // Tests beside this one pin the epoch: what waits for it would keep blocks out. It tells nobody when it moves on.
             while cache.is_littered() {
                 std::thread::yield_now();
             }
