@@ -1,7 +1,7 @@
 //! Large memory, straight from the system: resident is what was used, and nothing after it is given back.
 //!
-//! Place: `memory` gets the chunks of its arenas here, `cache` those of its slabs; `table` and `filter` keep their large buffers
-//! in a [`PageVec`].
+//! Place: `memory` gets the chunks of its arenas here, `cache` those of its slabs; `table` keeps its large buffers in a
+//! [`PageVec`], `filter` its lines in a [`PackedVec`].
 //! What is smaller than [`MAPPED_BYTES`] comes from the global allocator.
 //!
 //! Why not all from the global allocator: what is freed there may stay resident, and a large block that comes back teaches
@@ -38,6 +38,9 @@ const PAGE_BYTES: usize = 4096;
 
 /// A vector whose memory goes back to the system when it is large.
 pub(crate) type PageVec<T> = allocator_api2::vec::Vec<T, Pages>;
+
+/// A vector whose memory shares huge pages with others' when it has some hundred kilobytes, for what is read at random.
+pub(crate) type PackedVec<T> = allocator_api2::vec::Vec<T, Packed>;
 
 /// Appends `bytes` by one copy: the vector's own `extend_from_slice` copies one by one.
 pub(crate) fn append(to: &mut PageVec<u8>, bytes: &[u8]) {
@@ -150,6 +153,14 @@ unsafe impl Allocator for Pages {
 }
 
 #[cfg(all(target_os = "linux", not(miri), not(loom)))]
+mod packed;
+/// Elsewhere nothing is packed.
+#[cfg(not(all(target_os = "linux", not(miri), not(loom))))]
+pub(crate) use Pages as Packed;
+#[cfg(all(target_os = "linux", not(miri), not(loom)))]
+pub(crate) use packed::Packed;
+
+#[cfg(all(target_os = "linux", not(miri), not(loom)))]
 mod system {
     use super::{HUGE_PAGE_BYTES, Layout, NonNull, PAGE_BYTES};
     use rustix::mm::{Advice, MapFlags, MremapFlags, ProtFlags, madvise, mmap_anonymous, mremap, munmap};
@@ -191,10 +202,18 @@ mod system {
     pub(super) unsafe fn unmap(base: *mut u8, layout: Layout) {
         // SAFETY: the whole of a mapping of this size; asserted by the caller. Test: super::tests.
         if unsafe { munmap(base.cast(), layout.size()) }.is_err() {
-            // SAFETY: as above; nobody reads what the pages held.
-            // Test: memory_goes_back_where_the_system_has_no_mapping_left_to_split.
-            let _ = unsafe { madvise(base.cast(), layout.size(), Advice::LinuxDontNeed) };
+            // SAFETY: as above. Test: memory_goes_back_where_the_system_has_no_mapping_left_to_split.
+            unsafe { release(base, layout.size()) };
         }
+    }
+
+    /// Gives pages back and keeps their addresses; what they hold next is 0.
+    ///
+    /// # Safety
+    /// They are whole pages of a mapping of `map`, and nobody uses what they hold.
+    pub(super) unsafe fn release(base: *mut u8, bytes: usize) {
+        // SAFETY: asserted by the caller. What is refused stays resident. Test: super::tests.
+        let _ = unsafe { madvise(base.cast(), bytes, Advice::LinuxDontNeed) };
     }
 
     /// The same bytes in a mapping for `new`; `None` if the system refuses, and then nothing changed.

@@ -37,7 +37,7 @@ use std::ops::Deref;
 pub use allocation::allocate;
 pub use columns::{Grid, PROBES_MAX as COLUMN_PROBES_MAX, may_contain as column_may_contain, probes, set};
 
-use crate::pages::{PageVec, Pages, append};
+use crate::pages::{Packed, PackedVec, PageVec, Pages, append};
 use crate::sync::prefetch;
 
 /// Keys in a span from which on chance makes no difference between spans (and `exp` of them is nothing).
@@ -157,8 +157,8 @@ impl FilterBuilder {
 }
 
 /// Lines without a bit.
-fn empty(lines: usize) -> PageVec<Line> {
-    let mut empty = PageVec::new_in(Pages);
+fn empty(lines: usize) -> PackedVec<Line> {
+    let mut empty = PackedVec::new_in(Packed);
     empty.resize(lines, Line([0; 8]));
     empty
 }
@@ -208,7 +208,7 @@ fn expected_error(span: Span, load: f64, probes: u8) -> f64 {
 pub struct Filter {
     span: Span,
     probes: u8,
-    lines: PageVec<Line>,
+    lines: PackedVec<Line>,
 }
 
 impl Filter {
