@@ -217,7 +217,9 @@ impl Region {
                 }
             }
         }
-        self.huge.iter_mut().for_each(|huge| huge.is_whole = false);
+        // Those without a hole stay as they are.
+        let torn = self.huge.iter_mut().filter(|huge| huge.held < HUGE_PAGES);
+        torn.for_each(|huge| huge.is_whole = false);
     }
 
     fn release(&self, pages: Range<usize>) {
