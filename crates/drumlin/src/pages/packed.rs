@@ -1,6 +1,6 @@
 //! Pieces of some hundred kilobytes, side by side in huge pages.
 //!
-//! Place: `filter` keeps a table's lines in a [`PackedVec`]. What is smaller than [`PACKED_BYTES`] or larger than a region is left
+//! Place: `filter` keeps a table's lines in a [`super::PackedVec`]. What is smaller than [`PACKED_BYTES`] or larger than a region is left
 //! to [`Pages`].
 //!
 //! A get asks the filters of some ten tables, each at a random line. Mapped one by one they lie in pages of 4 KiB, and each
