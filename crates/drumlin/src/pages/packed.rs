@@ -14,9 +14,9 @@
 //!    those huge pages apart; a piece that comes to lie in the hole has small pages, until the system joins them again.
 //! 3. A region of which nothing is held is unmapped.
 //!
-//! Concurrency: one lock, held for O(holes) and the calls of the system. It is taken once a table is opened and once it is
-//! closed; who reads a piece takes none.
-//! Tests: below, with every page's owner beside; `pages/tests.rs` asks the system what is resident.
+//! Concurrency: one lock, held for O(holes) and the calls of the system. It is taken when a filter is made or goes; who reads a
+//! piece takes none.
+//! Tests: `pages/tests.rs`: pieces keep their bytes while others come and go, and the system is asked what is resident.
 
 use std::alloc::Layout;
 use std::collections::BTreeMap;
@@ -210,7 +210,7 @@ impl Region {
 
     /// Gives back all holes that are resident.
     fn give_up_holes(&mut self) {
-        for (start, pages) in self.holes.by_start.clone() {
+        for (&start, &pages) in &self.holes.by_start {
             for (n, part) in huge_pages(start..start + pages) {
                 if self.huge[n].is_whole && self.huge[n].held > 0 {
                     self.release(part);
