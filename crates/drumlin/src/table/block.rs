@@ -133,8 +133,8 @@ impl BlockBuilder {
         &self.last_key
     }
 
-    /// The finished block.
-    pub(super) fn finish(&mut self) -> &[u8] {
+    /// The finished block; behind it as many zeros as `padding` says of its bytes.
+    pub(super) fn finish(&mut self, padding: impl Fn(usize) -> usize) -> &[u8] {
         let count = self.entries.len();
         let wide = self.whole_bytes - count * self.prefix > NARROW_BYTES_MAX;
         let flags = if self.bytewise { HEADS } else { 0 } | if wide { WIDE } else { 0 };
@@ -167,6 +167,8 @@ impl BlockBuilder {
             out[ends_at + n * end_bytes..][..end_bytes].copy_from_slice(&end[..end_bytes]);
             key_from = entry.value_end;
         }
+        let zeros = padding(out.len());
+        out.resize(out.len() + zeros, 0);
         &self.out
     }
 
@@ -324,14 +326,15 @@ impl<'a> Block<'a> {
         Layout { count, end_bytes, ends_at: prefix_at - count * end_bytes, entries_at: self.entries_at }
     }
 
-    /// Checks what `parse` and `entry` do not: that the entries fill the block, the prefix is as long as can be, and heads are
-    /// those of their keys. O(count).
+    /// Checks what `parse` and `entry` do not: that behind the entries are zeros alone, the prefix is as long as can be, and heads
+    /// are those of their keys. O(bytes).
     pub(super) fn validate(&self, order: Order<'_>) -> Result<(), Malformed> {
         if self.heads.is_some() != matches!(order, Order::Bytewise) {
             return Err(Malformed);
         }
         let last = self.len() - 1;
-        if self.ends.get(last) != Some(self.entries.len()) {
+        let behind = self.ends.get(last).and_then(|end| self.entries.get(end..)).ok_or(Malformed)?;
+        if behind.iter().any(|byte| *byte != 0) {
             return Err(Malformed);
         }
         let Some(heads) = self.heads else { return Ok(()) };
@@ -471,7 +474,7 @@ mod tests {
             assert_eq!(builder.bytes(), expected);
         }
         let most = builder.bytes();
-        (builder.finish().to_vec(), most)
+        (builder.finish(|_| 0).to_vec(), most)
     }
 
     #[test]

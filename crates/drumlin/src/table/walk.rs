@@ -203,7 +203,7 @@ mod tests {
         for n in first..first + count {
             builder.add(format!("key{n:03}").as_bytes(), Lsn(9), 1, n.to_string().as_bytes());
         }
-        builder.finish().to_vec()
+        builder.finish(|_| 0).to_vec()
     }
 
     /// Keys of which the first eight bytes behind the prefix are alike, with versions; and one that is the prefix.
@@ -217,7 +217,7 @@ mod tests {
                     builder.add(key, Lsn(lsn), 1, b"");
                 }
             }
-            let bytes = builder.finish().to_vec();
+            let bytes = builder.finish(|_| 0).to_vec();
             let mut walk = Walk::default();
             walk.first(&bytes).expect("sound");
             for (n, key) in keys.iter().enumerate() {

@@ -6,7 +6,7 @@
 //! 1. The footer is written last, and the file is synced before `finish` returns. A file without
 //!    its footer does not decode.
 //! 2. After a failed write nothing more is written: every later call fails too.
-//! 3. No block but one of a single entry exceeds `block_bytes`.
+//! 3. No block but one of a single entry exceeds `block_bytes`, nor, if blocks keep to pages, does its frame.
 //!
 //! The file, in order: buckets of a hashed table | pages of filters in columns | data blocks | range tombstones | filter |
 //! records of the buckets | their bits | index blocks | index root | properties | footer. Buckets come first and are known last (`hashed::stage`): of a hashed
@@ -16,15 +16,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::cache::BlockCache;
-use crate::env::WritableFile;
+use crate::env::{PAGE_BYTES, WritableFile};
 use crate::error::{Error, Result};
 use crate::filter::{FilterBuilder, Grid};
 use crate::iter::Tombstones;
 use crate::key::{KEY_BYTES_MAX, Kind, Lsn, VALUE_BYTES_MAX, key_prefix};
+use crate::options::Compression;
 use crate::pages::PageVec;
 use crate::table::block::{BlockBuilder, Order};
 use crate::table::footer::{FOOTER_BYTES, Footer};
-use crate::table::frame::FrameEncoder;
+use crate::table::frame::{FrameEncoder, TRAILER_BYTES};
 use crate::table::hashed::{
     self, Cluster, Columns, Entry, Hashed, Poured, Record, STAGED_BYTES_MAX, Stage, columns_of,
 };
@@ -37,6 +38,8 @@ use crate::table::values::{Uses, ValueRef};
 use crate::table::warm::Warm;
 use crate::table::{TableId, TableMeta, TableOptions};
 
+/// A block is made longer, to the end of its page, by its part in so many at most.
+const PADDING_OF: usize = 16;
 /// Memory that a block builder keeps from block to block.
 const BLOCK_KEEP_BYTES: usize = 1 << 20;
 
@@ -60,6 +63,8 @@ pub struct TableWriter {
     path: PathBuf,
     options: TableOptions,
     bytewise: bool,
+    /// Data blocks end where pages end, if that costs little: one that is read past the page cache is read in whole pages.
+    keeps_to_pages: bool,
     out: Output,
     encoder: FrameEncoder,
     /// Entries that wait for their buckets, if the table is to be a hashed one.
@@ -69,6 +74,8 @@ pub struct TableWriter {
     /// What was written of filters in columns.
     cluster: Option<Cluster>,
     block: BlockBuilder,
+    /// Bytes that it may have.
+    block_room: usize,
     index: IndexBuilder,
     leaves: Vec<IndexBuilder>,
     leaf_bytes: usize,
@@ -107,12 +114,15 @@ impl TableWriter {
         TableWriter {
             path,
             bytewise,
+            keeps_to_pages: options.compression == Compression::None
+                && options.block_bytes.is_multiple_of(PAGE_BYTES),
             out: Output::new(file),
             encoder: FrameEncoder::new(options.compression),
             stage: (options.hashed && options.form.placer().is_some()).then(Stage::new),
             data_start: 0,
             cluster: None,
             block: BlockBuilder::new(bytewise),
+            block_room: 0,
             index: IndexBuilder::new(bytewise, 0),
             leaves: Vec::new(),
             leaf_bytes: 0,
@@ -278,8 +288,11 @@ impl TableWriter {
     /// Appends a version to the blocks.
     #[inline]
     fn push(&mut self, key: &[u8], lsn: Lsn, kind: u8, value: &[u8]) -> Result<()> {
-        if !self.block.is_empty() && self.block.bytes_with(key, lsn, value) > self.options.block_bytes {
+        if !self.block.is_empty() && self.block.bytes_with(key, lsn, value) > self.block_room {
             self.finish_block()?;
+        }
+        if self.block.is_empty() {
+            self.block_room = self.room_of_block(key.len() + value.len());
         }
         self.write_due_fence(Some(key));
         // Behind the end of a block that it does not belong to.
@@ -290,15 +303,32 @@ impl TableWriter {
         }
         self.last_pushed = lsn;
         self.block.add(key, lsn, kind, value);
-        if self.block.bytes() >= self.options.block_bytes {
+        if self.block.bytes() >= self.block_room {
             self.finish_block()?;
         }
         Ok(())
     }
 
+    /// Bytes that the block that begins with so large an entry may have, if it gets another one.
+    fn room_of_block(&self, entry_bytes: usize) -> usize {
+        let most = self.options.block_bytes;
+        if !self.keeps_to_pages {
+            return most;
+        }
+        // A block that is not made longer leaves its end to the next one, which is so much shorter; where that would have few
+        // entries, there is nothing to win.
+        let to_end = most.saturating_sub(self.out.offset as usize % PAGE_BYTES + TRAILER_BYTES);
+        if to_end >= (most / 2).min(4 * entry_bytes) { to_end } else { most - TRAILER_BYTES }
+    }
+
     fn finish_block(&mut self) -> Result<()> {
         let entries = self.block.len();
-        let block = self.block.finish();
+        let (from, most) = (self.out.offset as usize, self.options.block_bytes / PADDING_OF);
+        let block = self.block.finish(|bytes| {
+            let end = from + bytes + TRAILER_BYTES;
+            let padding = end.next_multiple_of(PAGE_BYTES) - end;
+            if self.keeps_to_pages && padding <= most { padding } else { 0 }
+        });
         let frame = self.encoder.encode(block, self.contents.seed, self.out.offset)?;
         let place = self.out.append_frame(&frame)?;
         if let Some(warm) = &mut self.warm {

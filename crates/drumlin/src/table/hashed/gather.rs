@@ -149,7 +149,7 @@ impl Gather {
         }
         home.met = met;
         out.clear();
-        out.extend_from_slice(self.builder.finish());
+        out.extend_from_slice(self.builder.finish(|_| 0));
         Ok(true)
     }
 

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::*;
+use crate::env::PAGE_BYTES;
 use crate::iter::RangeTombstone;
-use crate::table::inspect::{TableBlock, TableReport, inspect};
+use crate::table::inspect::{TableBlock, TablePart, TableReport, inspect};
 
 /// A table of several blocks with index leaves, a filter and range tombstones.
 fn table() -> (Arc<MemFs>, TableMeta, Vec<Row>) {
@@ -99,5 +100,45 @@ fn a_table_that_was_cut_is_a_problem_and_never_a_panic() {
     for bytes in 0..whole.len() {
         fs.set_contents(path(&meta), &whole[..bytes]).expect("sets");
         assert!(!look(&fs, &path(&meta)).0.problems.is_empty(), "cut to {bytes}");
+    }
+}
+
+/// Regression: a get past the page cache read two pages for a block of one, since almost each lay across the end of a page.
+#[test]
+fn blocks_that_are_not_compressed_end_where_pages_end_where_that_costs_little() {
+    let table_of = |block_bytes: usize, value_bytes: &dyn Fn(u64) -> usize| {
+        let options = TableOptions { block_bytes, compression: Compression::None, ..options() };
+        let rows: Vec<Row> = (0..4000)
+            .map(|n| row(&format!("key{n:05}"), 10 + n, Some(&"v".repeat(value_bytes(n)))))
+            .collect();
+        let fs = fs();
+        let meta = write(&fs, 1, &options, &rows, Tombstones::EMPTY).expect("writes");
+        let (report, blocks) = look(&fs, &path(&meta));
+        assert_eq!((&report.problems, &report.unchecked), (&vec![], &vec![]));
+        assert_eq!(rows_of(&blocks), told(&rows));
+        (meta.file_bytes, blocks.iter().map(|block| block.part.clone()).collect::<Vec<TablePart>>())
+    };
+    let pages = |part: &TablePart| {
+        (part.offset + part.bytes).div_ceil(PAGE_BYTES as u64) - part.offset / PAGE_BYTES as u64
+    };
+    for block_pages in [1, 3] {
+        let (_, parts) = table_of(block_pages * PAGE_BYTES, &|_| 100);
+        let (last, others) = parts.split_last().expect("blocks");
+        assert!(others.iter().all(|part| pages(part) == block_pages as u64), "of {block_pages} pages");
+        assert!(pages(last) <= block_pages as u64);
+    }
+    // Twenty entries of more than a page, behind which blocks are to meet the ends of pages again; and entries of which few fill
+    // a page badly.
+    let mixed = |n: u64| if n % 200 == 199 { 10_000 } else { 100 };
+    let (mixed_bytes, parts) = table_of(PAGE_BYTES, &mixed);
+    let across = parts.iter().filter(|part| pages(part) > 1).count();
+    assert!((20..=25).contains(&across), "{across} of {} blocks lie across pages", parts.len());
+    let large = |n: u64| 900 + (n % 400) as usize;
+    for (bytes, value_bytes) in
+        [(mixed_bytes, &mixed as &dyn Fn(u64) -> usize), (table_of(PAGE_BYTES, &large).0, &large)]
+    {
+        // Blocks of a size that is not that of pages come as they come.
+        let dense_bytes = table_of(PAGE_BYTES - 1, value_bytes).0;
+        assert!(bytes <= dense_bytes * 17 / 16, "{bytes} bytes, {dense_bytes} without regard to pages");
     }
 }
