@@ -52,15 +52,21 @@ pub struct TableHandle {
     path: PathBuf,
     meta: TableMeta,
     options: TableOptions,
-    resident: EpochArc<Resident>,
+    hot: Hot,
     opening: Mutex<()>,
     /// What its entries refer to, by id.
     values: Box<[Arc<ValueFile>]>,
     obsolete: AtomicBool,
-    /// Read since the hand of the open tables passed it last.
-    used: AtomicBool,
     /// Itself, to be listed.
     me: Weak<TableHandle>,
+}
+
+/// What most gets look at, and at nothing else of the handle: in one line of the cache.
+#[repr(align(64))]
+struct Hot {
+    resident: EpochArc<Resident>,
+    /// Read since the hand of the open tables passed it last.
+    used: AtomicBool,
 }
 
 /// What a block is needed for.
@@ -177,10 +183,9 @@ impl TableHandle {
             shelf: shelf.clone(),
             meta,
             options,
-            resident: EpochArc::empty(),
+            hot: Hot { resident: EpochArc::empty(), used: AtomicBool::new(false) },
             opening: Mutex::new(()),
             obsolete: AtomicBool::new(false),
-            used: AtomicBool::new(false),
             me: me.clone(),
         })
     }
@@ -219,7 +224,7 @@ impl TableHandle {
         if self.has_nothing_below(at) || known.of(self.meta.id) == Some(false) {
             return Ok(Some(None));
         }
-        let Some(resident) = self.resident.load(guard) else { return Ok(None) };
+        let Some(resident) = self.hot.resident.load(guard) else { return Ok(None) };
         self.mark_used();
         let cached = Cached { table: self, resident, guard };
         Ok(match self.search(resident, key, hash, at, known, cached)? {
@@ -232,10 +237,18 @@ impl TableHandle {
         })
     }
 
+    /// True if the table is known to say nothing of a key of this hash: most of those that a get asks.
+    #[inline]
+    pub fn denies(&self, hash: u64, guard: &Guard) -> bool {
+        let Some(resident) = self.hot.resident.load(guard) else { return false };
+        self.mark_used();
+        resident.denies(hash)
+    }
+
     /// Starts to load what a get of a key of this hash looks at first, if the table is open.
     #[inline]
     pub fn prefetch(&self, hash: u64, guard: &Guard) {
-        if let Some(resident) = self.resident.load(guard) {
+        if let Some(resident) = self.hot.resident.load(guard) {
             resident.prefetch(hash);
         }
     }
@@ -576,7 +589,7 @@ impl TableHandle {
         if self.meta.range_tombstones == 0 {
             return Some(None);
         }
-        let resident = self.resident.load(guard)?;
+        let resident = self.hot.resident.load(guard)?;
         self.mark_used();
         Some(resident.tombstones.newest_covering(&*self.options.comparator, key, at))
     }
@@ -590,25 +603,25 @@ impl TableHandle {
     /// The same, by what for.
     pub fn resident_parts(&self) -> Parts {
         let guard = crossbeam_epoch::pin();
-        self.resident.load(&guard).map(Resident::parts).unwrap_or_default()
+        self.hot.resident.load(&guard).map(Resident::parts).unwrap_or_default()
     }
 
     /// Writes only if the bit is clear.
     #[inline]
     fn mark_used(&self) {
-        if !self.used.load(Ordering::Relaxed) {
-            self.used.store(true, Ordering::Relaxed);
+        if !self.hot.used.load(Ordering::Relaxed) {
+            self.hot.used.store(true, Ordering::Relaxed);
         }
     }
 
     /// True if it was read since the last call.
     pub(super) fn take_used(&self) -> bool {
-        self.used.swap(false, Ordering::Relaxed)
+        self.hot.used.swap(false, Ordering::Relaxed)
     }
 
     /// Drops the resident parts; the next read opens the file again.
     pub fn evict(&self) {
-        self.resident.replace(None);
+        self.hot.resident.replace(None);
     }
 
     /// The file is to be removed once the last handle has gone: by [`Shelf::sweep`].
@@ -621,11 +634,11 @@ impl TableHandle {
 
     /// The resident parts, opened if need be.
     pub(super) fn resident(&self) -> Result<Arc<Resident>> {
-        if let Some(resident) = self.resident.get() {
+        if let Some(resident) = self.hot.resident.get() {
             return Ok(resident);
         }
         let opening = self.opening.lock();
-        if let Some(resident) = self.resident.get() {
+        if let Some(resident) = self.hot.resident.get() {
             return Ok(resident);
         }
         let mut resident = Resident::load(
@@ -641,7 +654,7 @@ impl TableHandle {
         let (parts, lacks) = (resident.parts(), resident.lacks());
         resident.charge = Some(self.shelf.residents.account.charge(parts.sum()));
         let resident = Arc::new(resident);
-        self.resident.replace(Some(resident.clone()));
+        self.hot.resident.replace(Some(resident.clone()));
         drop(opening);
         self.mark_used();
         // Behind the lock: it may close other tables, and this one.
@@ -651,7 +664,7 @@ impl TableHandle {
 
     /// The resident parts, if the table is open.
     pub(super) fn resident_if_open(&self) -> Option<Arc<Resident>> {
-        self.resident.get()
+        self.hot.resident.get()
     }
 
     /// Starts to load what a stage of [`TableHandle::cached`] reads.
@@ -676,7 +689,7 @@ impl TableHandle {
     /// Drops the table's blocks from the cache. O(its blocks), or O(cache) if it is not known where they are.
     pub(super) fn evict_blocks(&self) {
         let (cache, table) = (&self.shelf.cache, self.meta.id.0);
-        let resident = self.resident.get();
+        let resident = self.hot.resident.get();
         let is_plain = |open: &&Arc<Resident>| {
             !open.has_leaves() && open.hashed().is_none() && open.properties.cluster.is_none()
         };

@@ -48,7 +48,7 @@ pub(super) struct Resident {
     root: Option<SharedBlock>,
     /// To the children of a root that has no leaves.
     shortcuts: Option<Shortcuts>,
-    filter: Option<Filter>,
+    gate: Gate,
     /// Bytes of a filter that it has in the file and not here.
     lacks: usize,
     pub(super) tombstones: Arc<Tombstones>,
@@ -57,6 +57,13 @@ pub(super) struct Resident {
     parts: Parts,
     /// What the parts take, while anybody holds them.
     pub(super) charge: Option<Charge>,
+}
+
+/// What most gets look at, and at nothing else: in one line of the cache.
+#[repr(align(64))]
+struct Gate {
+    filter: Option<Filter>,
+    has_tombstones: bool,
 }
 
 /// Bytes that open tables keep in memory, by what for.
@@ -133,7 +140,7 @@ impl Resident {
             footer,
             root: None,
             shortcuts: None,
-            filter: None,
+            gate: Gate { filter: None, has_tombstones: meta.range_tombstones > 0 },
             lacks: 0,
             tombstones: Arc::new(Tombstones::EMPTY),
             hashed: None,
@@ -176,8 +183,8 @@ impl Resident {
             let filter = block(place).and_then(|filter| {
                 Filter::decode(&filter).ok_or_else(|| malformed(place, "the filter is malformed"))
             });
-            resident.filter = kept(filter, problem)?;
-            resident.parts.filter = resident.filter.as_ref().map_or(0, Filter::heap_bytes);
+            resident.gate.filter = kept(filter, problem)?;
+            resident.parts.filter = resident.gate.filter.as_ref().map_or(0, Filter::heap_bytes);
         }
         if let Some((place, form)) = resident.properties.tombstones {
             let tombstones = block(place).and_then(|block| {
@@ -221,7 +228,7 @@ impl Resident {
     /// Starts to load what `may_contain` will look at.
     #[inline]
     pub(super) fn prefetch(&self, hash: u64) {
-        if let Some(filter) = &self.filter {
+        if let Some(filter) = &self.gate.filter {
             filter.prefetch(hash);
         }
     }
@@ -229,7 +236,13 @@ impl Resident {
     /// False only if no entry has a key of this hash.
     #[inline]
     pub(super) fn may_contain(&self, hash: u64) -> bool {
-        self.filter.as_ref().is_none_or(|filter| filter.may_contain(hash))
+        self.gate.filter.as_ref().is_none_or(|filter| filter.may_contain(hash))
+    }
+
+    /// True only if the table says nothing of a key of this hash, nor of any.
+    #[inline]
+    pub(super) fn denies(&self, hash: u64) -> bool {
+        !self.gate.has_tombstones && !self.may_contain(hash)
     }
 
     /// The index root; `None` for a table without entries.

@@ -2,8 +2,10 @@
 //!
 //! Place: [`super::Levels`] has one for each level in use; cursors over a level share it.
 //!
-//! Invariant: but for level 0, tables ascend and do not overlap; then `heads` are the first eight bytes in which their smallest and
-//! their largest keys may differ, in the same order.
+//! Invariants:
+//! 1. But for level 0, tables ascend and do not overlap.
+//! 2. `heads` are the first eight bytes in which the tables' smallest and largest keys may differ, in the order of the tables.
+//!
 //! Under the order of bytes a search halves the heads, which lie in a few lines, and mostly looks at no table: else each step of
 //! it would wait for a table and for its key, wherever they are.
 //!
@@ -37,14 +39,18 @@ struct Heads {
 
 impl Level {
     /// Level 0: the newest table first.
-    pub fn newest_first(mut tables: Vec<Arc<TableHandle>>) -> Level {
+    pub fn newest_first(comparator: &dyn Comparator, mut tables: Vec<Arc<TableHandle>>) -> Level {
         tables.sort_by_key(|table| std::cmp::Reverse((table.meta().max_lsn, table.meta().id)));
-        Level(Arc::new(Inner { tables: tables.into(), prefix: Box::default(), heads: None }))
+        Level::in_order(comparator, tables)
     }
 
     /// Another level: tables that do not overlap, by key.
     pub fn by_key(comparator: &dyn Comparator, mut tables: Vec<Arc<TableHandle>>) -> Level {
         tables.sort_by(|a, b| comparator.compare(&a.meta().smallest, &b.meta().smallest));
+        Level::in_order(comparator, tables)
+    }
+
+    fn in_order(comparator: &dyn Comparator, tables: Vec<Arc<TableHandle>>) -> Level {
         let smallest = || tables.iter().map(|table| &table.meta().smallest[..]);
         let largest = || tables.iter().map(|table| &table.meta().largest[..]);
         let (prefix, heads) = match smallest().next() {
@@ -61,6 +67,23 @@ impl Level {
             _ => (Box::default(), None),
         };
         Level(Arc::new(Inner { tables: tables.into(), prefix, heads }))
+    }
+
+    /// True if the table at a place of the level has `key` within its bounds.
+    #[inline]
+    pub fn covers(&self, at: usize, comparator: &dyn Comparator, key: &[u8]) -> bool {
+        let Inner { tables, prefix, heads } = &*self.0;
+        if let Some(heads) = heads {
+            let Ok(rest) = behind_prefix(key, prefix) else { return false };
+            let head = key_prefix(rest);
+            let smallest = u64::from_le_bytes(heads.smallest[at]).cmp(&head);
+            let largest = u64::from_le_bytes(heads.largest[at]).cmp(&head);
+            // Equal heads do not tell.
+            if smallest.is_ne() && largest.is_ne() {
+                return smallest.is_lt() && largest.is_gt();
+            }
+        }
+        tables[at].meta().covers(comparator, key)
     }
 
     /// Of a level by key: the first table that does not end before `key`; `len()` if all do.
@@ -162,12 +185,18 @@ mod tests {
             keys.extend(ends.iter().cloned().chain([vec![], vec![b'p'; 5], vec![b'q'], vec![0xff; 20]]));
             for comparator in [&Bytewise as &dyn Comparator, &Own] {
                 let level = Level::by_key(comparator, tables.iter().rev().cloned().collect());
+                let mixed = Level::newest_first(comparator, tables.clone());
                 with_prefix += usize::from(!level.0.prefix.is_empty());
                 for key in &keys {
                     let wanted = tables.partition_point(|table| table.meta().ends_before(comparator, key));
                     assert_eq!(level.reaching(comparator, key), wanted, "{key:?} of {ends:?}");
-                    let covering = tables.iter().position(|table| table.meta().covers(comparator, key));
+                    let covers = |table: &Arc<TableHandle>| table.meta().covers(comparator, key);
+                    let covering = tables.iter().position(covers);
                     assert_eq!(level.covering(comparator, key), covering, "{key:?} of {ends:?}");
+                    // Of those that lie as they come, too.
+                    for (at, table) in mixed.iter().enumerate() {
+                        assert_eq!(mixed.covers(at, comparator, key), covers(table), "{key:?} of {ends:?}");
+                    }
                 }
             }
         }

@@ -152,6 +152,9 @@ impl Levels {
             }
             for table in next {
                 let Some((from, table)) = table else { return Ok(Cached::Told(None)) };
+                if table.denies(hash, guard) {
+                    continue;
+                }
                 let version = table.get_cached(key, hash, at, &mut known, guard)?;
                 let Some(version) = version else { return Ok(Cached::Left(Rest { from, known })) };
                 let covering = table.newest_covering_cached(key, at, guard);
@@ -178,9 +181,9 @@ impl Levels {
                 // Level 0 stands first, so it is where to go on from.
                 from.table..tables.len()
             };
-            let spots = within.clone().map(move |table| Spot { level, table });
-            let tables = tables[within].iter().map(|table| &**table);
-            spots.zip(tables).filter(move |(_, table)| is_deep || table.meta().covers(comparator, key))
+            within
+                .filter(move |at| is_deep || tables.covers(*at, comparator, key))
+                .map(move |table| (Spot { level, table }, &*tables[table]))
         };
         self.levels.iter().enumerate().skip(from.level).flat_map(of_level)
     }
@@ -380,7 +383,7 @@ pub struct Estimate {
 
 /// A level in the order of the invariants.
 fn level(comparator: &dyn Comparator, number: u32, tables: Vec<Arc<TableHandle>>) -> Level {
-    if number == 0 { Level::newest_first(tables) } else { Level::by_key(comparator, tables) }
+    if number == 0 { Level::newest_first(comparator, tables) } else { Level::by_key(comparator, tables) }
 }
 
 /// A version, or the deletion that a range tombstone above it makes.
