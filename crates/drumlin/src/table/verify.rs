@@ -272,7 +272,7 @@ impl Check<'_> {
         let KeyForm::Placed(placer) = self.options.form else { return Err(wrong("buckets of bare keys")) };
         let read = Bucket::parse(body, &hashed.usual).map_err(&malformed)?;
         read.validate(|key| placer.place(key)).map_err(&malformed)?;
-        if records.is_some_and(|records| records.of(bucket).copied() != read.left(bucket)) {
+        if records.is_some_and(|records| records.of(bucket) != read.left(bucket)) {
             return Err(wrong("a bucket and the records do not agree on what left it"));
         }
         let mut last: Option<Entry<'_>> = None;

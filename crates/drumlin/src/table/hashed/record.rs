@@ -89,17 +89,34 @@ impl Record {
     }
 }
 
-/// Buckets whose records are searched together: those of half of them, mostly, so a line of the cache or two.
-const STRETCH: usize = 16;
+/// Buckets of a [`Group`].
+const GROUP: usize = u32::BITS as usize;
+
+/// Which of some neighbouring buckets have a record.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C, packed(2))]
+struct Group {
+    /// A bit for each.
+    has: u32,
+    /// Records of the buckets before them.
+    before: u16,
+}
+
+/// A record whose source is told by where it stands.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, packed(2))]
+struct Sent {
+    mark: u32,
+    destination: u16,
+}
 
 /// Records of a table that are held in memory.
 #[derive(Debug, Default)]
 pub(in crate::table) struct Records {
     /// By source.
-    list: Box<[Record]>,
-    /// Where those of each [`STRETCH`] buckets begin, and where the last ones end: to search all would be a miss of the processor's
-    /// cache a step.
-    begins: Box<[u16]>,
+    list: Box<[Sent]>,
+    /// Of all buckets, in order: to search all records would be a miss of the processor's cache a step.
+    groups: Box<[Group]>,
     /// All that the table has.
     is_whole: bool,
 }
@@ -119,20 +136,30 @@ impl Records {
         if !list.is_sorted_by(|a, b| a.source < b.source) {
             return Err(Malformed);
         }
-        let begins = (0..=buckets.div_ceil(STRETCH))
-            .map(|stretch| {
-                list.partition_point(|record| usize::from(record.source) < stretch * STRETCH) as u16
-            })
-            .collect();
-        Ok(Records { list: list.into(), begins, is_whole })
+        let mut groups = vec![Group::default(); buckets.div_ceil(GROUP)];
+        for record in &list {
+            groups[usize::from(record.source) / GROUP].has |= 1 << (usize::from(record.source) % GROUP);
+        }
+        let mut before = 0;
+        for group in &mut groups {
+            group.before = before;
+            before += { group.has }.count_ones() as u16;
+        }
+        let sent = |record: &Record| Sent { mark: record.mark.bits(), destination: record.destination };
+        Ok(Records { list: list.iter().map(sent).collect(), groups: groups.into(), is_whole })
     }
 
     /// The record of a bucket, if it is held.
     #[inline]
-    pub(in crate::table) fn of(&self, bucket: usize) -> Option<&Record> {
-        let ends = self.begins.get(bucket / STRETCH..bucket / STRETCH + 2)?;
-        let mut near = self.list[usize::from(ends[0])..usize::from(ends[1])].iter();
-        near.find(|record| usize::from(record.source) == bucket)
+    pub(in crate::table) fn of(&self, bucket: usize) -> Option<Record> {
+        let Group { has, before } = *self.groups.get(bucket / GROUP)?;
+        let bit = 1 << (bucket % GROUP);
+        if has & bit == 0 {
+            return None;
+        }
+        let at = usize::from(before) + (has & (bit - 1)).count_ones() as usize;
+        let Sent { mark, destination } = *self.list.get(at)?;
+        Some(Record { source: bucket as u16, destination, mark: Mark::from_bits(mark) })
     }
 
     /// Where the records that are held lead an item of this spin from a bucket, and in how many steps; `None` if in more than
@@ -161,7 +188,7 @@ impl Records {
     }
 
     pub(in crate::table) fn heap_bytes(&self) -> usize {
-        self.list.len() * size_of::<Record>() + self.begins.len() * size_of::<u16>()
+        self.list.len() * size_of::<Sent>() + self.groups.len() * size_of::<Group>()
     }
 }
 
@@ -182,7 +209,7 @@ mod tests {
             assert_eq!((records.list.len(), records.is_whole()), (most.min(3), most >= 3));
             for (number, record) in all.iter().enumerate() {
                 let held = records.of(usize::from(record.source));
-                assert_eq!(held, (number < most).then_some(record));
+                assert_eq!(held, (number < most).then_some(*record));
             }
             assert_eq!(records.of(3), None);
         }
