@@ -12,7 +12,6 @@
 //! Concurrency: a value, shared by count. Complexity: made in O(tables), searched in O(log tables).
 //! Memory: 24 bytes a table. Tests: below, `levels_tests`.
 
-use std::cmp::Ordering;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
@@ -105,15 +104,7 @@ impl Level {
     #[inline]
     pub fn covering(&self, comparator: &dyn Comparator, key: &[u8]) -> Option<usize> {
         let at = self.reaching(comparator, key);
-        let Inner { tables, prefix, heads } = &*self.0;
-        let table = tables.get(at)?;
-        let by_heads = match (heads, behind_prefix(key, prefix)) {
-            (Some(heads), Ok(rest)) => u64::from_le_bytes(heads.smallest[at]).cmp(&key_prefix(rest)),
-            _ => Ordering::Equal,
-        };
-        // Equal heads do not tell.
-        let begins = by_heads.then_with(|| comparator.compare(&table.meta().smallest, key));
-        begins.is_le().then_some(at)
+        (at < self.len() && self.covers(at, comparator, key)).then_some(at)
     }
 }
 
@@ -128,6 +119,7 @@ impl Deref for Level {
 
 #[cfg(test)]
 mod tests {
+    use std::cmp::Ordering;
     use std::path::PathBuf;
 
     use super::*;
