@@ -67,6 +67,8 @@ pub struct Holds {
     pub memtable_bytes: Option<u64>,
     /// Bytes of memory that hold filters of such files.
     pub filter_bytes: Option<u64>,
+    /// Bytes of memory that open ones take besides: indexes, what tells where things are, handles.
+    pub index_bytes: Option<u64>,
     /// Bytes of log that the next open would read.
     pub log_bytes: Option<u64>,
 }

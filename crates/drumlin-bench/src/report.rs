@@ -102,6 +102,8 @@ pub struct Line {
     pub memtable_bytes: Option<u64>,
     /// Bytes of memory that hold filters of such files.
     pub filter_bytes: Option<u64>,
+    /// Bytes of memory that open ones take besides.
+    pub index_bytes: Option<u64>,
     /// Bytes of log that an open would read.
     pub log_bytes: Option<u64>,
     /// The most resident bytes during the run, mapped files included.
@@ -181,6 +183,7 @@ impl Line {
             table_space_amplification: of_live(about.holds.table_bytes),
             memtable_bytes: about.holds.memtable_bytes,
             filter_bytes: about.holds.filter_bytes,
+            index_bytes: about.holds.index_bytes,
             log_bytes: about.holds.log_bytes,
             resident_peak: measured.usage.resident_peak,
             latencies: measured

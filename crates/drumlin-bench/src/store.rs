@@ -352,6 +352,7 @@ impl Engine for Store {
             table_bytes: Some(levels().map(|level| level.bytes).sum::<u64>() + values),
             memtable_bytes: Some(stats.memtable_bytes),
             filter_bytes: Some(stats.filter_bytes),
+            index_bytes: Some(stats.index_bytes),
             log_bytes: Some(stats.log_live_bytes),
         }
     }

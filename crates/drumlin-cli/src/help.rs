@@ -303,7 +303,7 @@ With --json: one object a workload and round, as soon as it is done: {\"workload
 \"keys\",\"key_bytes\",\"value_bytes\",\"threads\",\"asked_rate\",\"batch\",\"durability\",\"memory_bytes\",\"operations\",\
 \"beside\",\"found\",\"burst_s\",\"drained_s\",\"rate\",\"burst_rate\",\"debt_bytes\",\"unsorted\",\"debt_left_bytes\",\
 \"processor_us\",\"write_amplification\",\"table_write_amplification\",\"reads_per_operation\",\"read_bytes_per_operation\",\
-\"device_written\",\"device_read\",\"space_amplification\",\"user_bytes\",\"tables\",\"table_bytes\",\"table_space_amplification\",\"memtable_bytes\",\"filter_bytes\",\"log_bytes\",\
+\"device_written\",\"device_read\",\"space_amplification\",\"user_bytes\",\"tables\",\"table_bytes\",\"table_space_amplification\",\"memtable_bytes\",\"filter_bytes\",\"index_bytes\",\"log_bytes\",\
 \"resident_peak\",\"latencies\":[{\"kind\",\"count\",\"mean_ns\",\"p50_ns\",\"p90_ns\",\"p99_ns\",\"p999_ns\",\"p9999_ns\",\
 \"max_ns\"},...]}; a figure that was not taken is null. With --limits (or of it --limit NAMES alone) then the objects of `drumlin limits`, and one a \
 figure: {\"workload\",\"engine\",\"round\",\"rate\",\"limit\",\"at_most\",\"part\"}. With `--benchmarks list`: one object \

@@ -48,6 +48,12 @@ impl Grid {
         place >> behind << behind
     }
 
+    /// The first place of a column of a container.
+    pub fn place(&self, container: u64, column: u32) -> u64 {
+        let behind = u64::BITS - u32::from(self.skip);
+        container.checked_shl(behind).unwrap_or(0) | (u64::from(column) << (behind - u32::from(self.bits)))
+    }
+
     /// The column that a place is in.
     #[inline]
     pub fn column(&self, place: u64) -> u32 {
@@ -103,6 +109,11 @@ mod tests {
         assert_eq!(grid.container(0xa560_0000_0000_0000), 0xa);
         assert_eq!(Grid { skip: 0, bits: 1 }.container(u64::MAX), 0);
         assert_eq!(Grid { skip: 0, bits: 1 }.column(1 << 63), 1);
+        for grid in [grid, Grid { skip: 0, bits: 8 }, Grid { skip: 32, bits: 24 }] {
+            for place in [0, 1, 0xa560_0000_0000_0000, 0x1234_5678_9abc_def0, u64::MAX] {
+                assert_eq!(grid.place(grid.container(place), grid.column(place)), grid.start(place));
+            }
+        }
         assert!(grid.is_sound() && !Grid::default().is_sound());
     }
 

@@ -11,11 +11,12 @@
 //!    keep everything that is replaced meanwhile in memory.
 //! 4. An obsolete table, and its file, go where the graveyard is swept, after its last reader has gone. See `graveyard`.
 //!
-//! Parts: `steps` (a get that stops where it would have to read).
+//! Parts: `columns` (what clusters say of the table), `steps` (a get that stops where it would have to read).
 //!
 //! Concurrency: the resident parts hang on an [`EpochArc`]; opening is serialized by a mutex that
 //! nothing else is taken under (but what the file system takes). Tests: `table/tests/`.
 
+mod columns;
 mod steps;
 
 use std::ops::Deref;
@@ -28,7 +29,6 @@ use crossbeam_epoch::Guard;
 use crate::cache::{BlockRef, SharedBlock, Stage};
 use crate::encoding::Malformed;
 use crate::error::{Error, Result};
-use crate::filter::Grid;
 use crate::iter::{Cursor, Tombstones};
 use crate::key::{Kind, Lsn};
 use crate::sync::{Mutex, failpoint};
@@ -36,10 +36,10 @@ use crate::table::block::{Block, Order};
 use crate::table::cursor::{CursorOptions, TableCursor};
 use crate::table::epoch_arc::EpochArc;
 use crate::table::frame;
-use crate::table::hashed::{self, Bucket, Cluster, Columns, Hashed, HashedParts, Verdicts, Way, spin, took};
+use crate::table::hashed::{self, Bucket, Hashed, HashedParts, Verdicts, Way, spin, took};
 use crate::table::index::{Index, Place};
 use crate::table::reads::block_was_read;
-use crate::table::resident::{Parts, Resident};
+use crate::table::resident::{Loading, Parts, Resident};
 use crate::table::stored::Stored;
 use crate::table::values::{Reader, ValueFile, ValueRef};
 use crate::table::{Shelf, TableCheck, TableMeta, TableOptions, Version, file_name, verify};
@@ -67,6 +67,8 @@ struct Hot {
     resident: EpochArc<Resident>,
     /// Read since the hand of the open tables passed it last.
     used: AtomicBool,
+    /// The cluster of a newer table was asked for it: its own filter is of no use.
+    told: AtomicBool,
 }
 
 /// What a block is needed for.
@@ -183,7 +185,11 @@ impl TableHandle {
             shelf: shelf.clone(),
             meta,
             options,
-            hot: Hot { resident: EpochArc::empty(), used: AtomicBool::new(false) },
+            hot: Hot {
+                resident: EpochArc::empty(),
+                used: AtomicBool::new(false),
+                told: AtomicBool::new(false),
+            },
             opening: Mutex::new(()),
             obsolete: AtomicBool::new(false),
             me: me.clone(),
@@ -221,7 +227,7 @@ impl TableHandle {
         known: &mut Verdicts,
         guard: &Guard,
     ) -> Result<Option<Option<Version>>> {
-        if self.has_nothing_below(at) || known.of(self.meta.id) == Some(false) {
+        if self.has_nothing_below(at) || self.is_denied_by(known) {
             return Ok(Some(None));
         }
         let Some(resident) = self.hot.resident.load(guard) else { return Ok(None) };
@@ -256,7 +262,7 @@ impl TableHandle {
     /// As `get_cached`, but reads the blocks that are not in memory: one, and another one if the index has leaves. That may
     /// take long, so the epoch must not be pinned meanwhile.
     pub fn get(&self, key: &[u8], hash: u64, at: Lsn, known: &mut Verdicts) -> Result<Option<Version>> {
-        if self.has_nothing_below(at) || known.of(self.meta.id) == Some(false) {
+        if self.has_nothing_below(at) || self.is_denied_by(known) {
             return Ok(None);
         }
         let resident = self.resident()?;
@@ -270,39 +276,6 @@ impl TableHandle {
 
     fn has_nothing_below(&self, at: Lsn) -> bool {
         self.meta.global_version.unwrap_or(self.meta.min_lsn) >= at || self.meta.entries == 0
-    }
-
-    /// Whether the table may have the key by its cluster of filters; `None` if a block is not in memory.
-    #[cold]
-    fn ask(
-        &self,
-        resident: &Resident,
-        cluster: &Cluster,
-        key: &[u8],
-        known: &mut Verdicts,
-        blocks: &impl Blocks,
-    ) -> Result<Option<bool>> {
-        if let Some(told) = known.of(self.meta.id) {
-            return Ok(Some(told));
-        }
-        let Ok((place, _)) = hashed::split(key) else { return Ok(Some(false)) };
-        let Some(page) = cluster.page_of(place) else { return Ok(Some(false)) };
-        let at = cluster.place(page);
-        took(Way::Page);
-        let Some(body) = blocks.at(at, Role::Data)? else { return Ok(None) };
-        cluster.ask(page, &body, place, known).map_err(resident.malformed(at))?;
-        Ok(Some(known.of(self.meta.id).unwrap_or(true)))
-    }
-
-    /// The filters that the table has in columns of this grid: its own, and those of tables under it.
-    pub(super) fn columns(&self, grid: Grid) -> Result<Vec<Columns>> {
-        let resident = self.resident()?;
-        match &resident.properties.cluster {
-            Some(cluster) if cluster.grid == grid => {
-                cluster.rows(|page| resident.read(cluster.place(page)).map(|body| body.to_vec()))
-            }
-            _ => Ok(Vec::new()),
-        }
     }
 
     /// `search` of a hashed table: `key` is looked for where records lead from its home, then in the sorted part.
@@ -366,7 +339,7 @@ impl TableHandle {
         if !resident.may_contain(hash) {
             return Ok(Search::Absent);
         }
-        if let Some(cluster) = &resident.properties.cluster {
+        if let Some(cluster) = resident.cluster() {
             match self.ask(resident, cluster, key, known, &blocks)? {
                 None => return Ok(Search::Miss),
                 Some(false) => return Ok(Search::Absent),
@@ -641,14 +614,17 @@ impl TableHandle {
         if let Some(resident) = self.hot.resident.get() {
             return Ok(resident);
         }
-        let mut resident = Resident::load(
+        let (mut resident, _) = Resident::load(
             &*self.shelf.fs,
             self.shelf.reads,
             &self.path,
             &self.meta,
             &self.options,
-            &|bytes| self.shelf.residents.has_room(bytes),
-            &mut Err,
+            Loading {
+                is_told: self.is_told(),
+                has_room: &|bytes| self.shelf.residents.has_room(bytes),
+                on_problem: &mut Err,
+            },
         )?;
         resident.take_shortcuts(&self.shelf.cache, self.meta.id);
         let (parts, lacks) = (resident.parts(), resident.lacks());
@@ -690,9 +666,8 @@ impl TableHandle {
     pub(super) fn evict_blocks(&self) {
         let (cache, table) = (&self.shelf.cache, self.meta.id.0);
         let resident = self.hot.resident.get();
-        let is_plain = |open: &&Arc<Resident>| {
-            !open.has_leaves() && open.hashed().is_none() && open.properties.cluster.is_none()
-        };
+        let is_plain =
+            |open: &&Arc<Resident>| !open.has_leaves() && open.hashed().is_none() && open.cluster().is_none();
         let known = resident.as_ref().filter(is_plain).and_then(|open| open.root());
         match known {
             Some(root) => (0..root.len())

@@ -9,7 +9,7 @@
 //!
 //! Concurrency: immutable. Tests: `table/tests/`.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::budget::Charge;
@@ -33,27 +33,32 @@ const TAIL_BYTES: u64 = 4 * PAGE_BYTES as u64;
 /// Frames from here on are read straight into their final memory if they are not compressed.
 const LARGE_FRAME_BYTES: u64 = 1 << 20;
 
-/// What an open file costs besides, about: its handle, its path, the name of its order.
+/// What an open file costs besides, about: its handle and its path.
 const OPEN_FILE_BYTES: usize = 256;
 /// Records of migration that a table holds whose filter lies in columns, in percent of its buckets: memory is short, and those of the
 /// buckets that had most too much spare nearly as many reads. Origin: LSM-trie §2.4.2.
 const RECORDS_PERCENT: u8 = 20;
 
-/// An open table.
+/// An open table. There may be many, so it keeps of its properties what reads need; and what gets look at lies in front, side by side.
+#[repr(C)]
 pub(super) struct Resident {
+    gate: Gate,
+    /// Of a hashed table.
+    hashed: Option<HashedParts>,
     file: Arc<dyn ReadableFile>,
-    path: PathBuf,
-    pub(super) footer: Footer,
-    pub(super) properties: Properties,
     root: Option<SharedBlock>,
     /// To the children of a root that has no leaves.
     shortcuts: Option<Shortcuts>,
-    gate: Gate,
+    pub(super) footer: Footer,
+    /// The index, if it has one.
+    index: Place,
+    /// All records of migration, whatever it holds of them.
+    records: Option<Place>,
+    /// Offset behind the last data block, or bucket.
+    data_end: u64,
     /// Bytes of a filter that it has in the file and not here.
     lacks: usize,
     pub(super) tombstones: Arc<Tombstones>,
-    /// Of a hashed table.
-    hashed: Option<HashedParts>,
     parts: Parts,
     /// What the parts take, while anybody holds them.
     pub(super) charge: Option<Charge>,
@@ -64,6 +69,19 @@ pub(super) struct Resident {
 struct Gate {
     filter: Option<Filter>,
     has_tombstones: bool,
+    has_leaves: bool,
+    /// Its filter beside those of the tables under it, in place of one of its own.
+    cluster: Option<Box<Cluster>>,
+}
+
+/// How a table is to be opened.
+pub(super) struct Loading<'a> {
+    /// Clusters are asked for it: neither is its filter needed, nor all of its records.
+    pub(super) is_told: bool,
+    /// Whether there is room for a table of so many bytes: else its filter is left in the file.
+    pub(super) has_room: &'a dyn Fn(usize) -> bool,
+    /// Told of a part that is wrong. It is left out if that returns; else there is no table.
+    pub(super) on_problem: &'a mut dyn FnMut(Error) -> Result<()>,
 }
 
 /// Bytes that open tables keep in memory, by what for.
@@ -107,18 +125,17 @@ fn open_file(
 }
 
 impl Resident {
-    /// Opens the table at `path` that `meta` describes. A handful of reads. The filter is left in the file if `has_room` denies that
-    /// there is room for a table of so many bytes. A part that is wrong is left out if `problem` lets it pass; without the properties, which
-    /// say where the parts are, there is no table.
+    /// Opens the table at `path` that `meta` describes, as `loading` says. A handful of reads. Without the properties, which say where the
+    /// parts are, there is no table.
     pub(super) fn load(
         fs: &dyn FileSystem,
         reads: ReadMode,
         path: &Path,
         meta: &TableMeta,
         options: &TableOptions,
-        has_room: &dyn Fn(usize) -> bool,
-        problem: OnProblem<'_>,
-    ) -> Result<Resident> {
+        loading: Loading<'_>,
+    ) -> Result<(Resident, Properties)> {
+        let Loading { is_told, has_room, on_problem: problem } = loading;
         let file = open_file(fs, reads, path, meta)?;
         let tail = Tail::read(&*file, path)?;
         let footer = tail.footer(path)?;
@@ -134,21 +151,28 @@ impl Resident {
         check_same(&properties, &contents, meta, options, path, footer.properties).or_else(&mut *problem)?;
 
         let malformed = |place: Place, what: &str| Error::corruption(path, place.offset, what);
+        let data_end = properties.parts().chain([footer.properties]).map(|place| place.offset).min();
         let mut resident = Resident {
+            gate: Gate {
+                filter: None,
+                has_tombstones: meta.range_tombstones > 0,
+                has_leaves: properties.index_depth == 2,
+                cluster: properties.cluster.clone().map(Box::new),
+            },
+            hashed: None,
             file: file.clone(),
-            path: path.to_path_buf(),
-            footer,
             root: None,
             shortcuts: None,
-            gate: Gate { filter: None, has_tombstones: meta.range_tombstones > 0 },
+            footer,
+            index: properties.index.unwrap_or_default(),
+            records: properties.hashed.as_ref().and_then(|hashed| hashed.records),
+            data_end: data_end.unwrap_or(0),
             lacks: 0,
             tombstones: Arc::new(Tombstones::EMPTY),
-            hashed: None,
             parts: Parts { index: size_of::<Resident>() + OPEN_FILE_BYTES, ..Parts::default() },
             charge: None,
-            properties,
         };
-        if let Some(place) = resident.properties.index {
+        if let Some(place) = properties.index {
             let root = block(place).and_then(|root| {
                 check_index(&root, options).map_err(|_| malformed(place, "the index root is malformed"))?;
                 Ok(root)
@@ -156,11 +180,12 @@ impl Resident {
             resident.root = kept(root, problem)?;
             resident.parts.index += resident.root.as_ref().map_or(0, |root| root.len());
         }
-        resident.parts.index += resident.properties.cluster.as_ref().map_or(0, Cluster::heap_bytes);
-        if let Some(hashed) = resident.properties.hashed.clone() {
-            let percent = options
-                .records_percent
-                .or_else(|| resident.properties.cluster.as_ref().map(|_| RECORDS_PERCENT));
+        let cluster = resident.cluster();
+        let cluster_bytes = cluster.map_or(0, |cluster| size_of::<Cluster>() + cluster.heap_bytes());
+        resident.parts.index += cluster_bytes;
+        if let Some(hashed) = &properties.hashed {
+            let is_columned = is_told || resident.cluster().is_some();
+            let percent = options.records_percent.or(is_columned.then_some(RECORDS_PERCENT));
             let most = percent
                 .map_or(usize::MAX, |percent| (hashed.buckets * u64::from(percent)).div_ceil(100) as usize);
             let parts = [hashed.records, hashed.special].map(|part| part.map(block).transpose());
@@ -169,14 +194,13 @@ impl Resident {
             let (records, special) =
                 (records.as_deref().unwrap_or_default(), special.as_deref().unwrap_or_default());
             // Without it nothing can be found: there is no table.
-            let parts = HashedParts::new(&hashed, meta, records, special, most).map_err(|_| {
-                malformed(resident.footer.properties, "the records of its buckets are malformed")
-            })?;
+            let parts = HashedParts::new(hashed, meta, records, special, most)
+                .map_err(|_| malformed(footer.properties, "the records of its buckets are malformed"))?;
             resident.parts.index += parts.heap_bytes();
             resident.hashed = Some(parts);
         }
-        let made_here = resident.properties.filter_check == options.hasher.check_value();
-        let filter = resident.properties.filter.filter(|_| made_here);
+        let made_here = properties.filter_check == options.hasher.check_value();
+        let filter = properties.filter.filter(|_| made_here).filter(|_| !is_told);
         let bytes = filter.map_or(0, |place| place.bytes as usize);
         resident.lacks = if has_room(resident.parts.sum() + bytes) { 0 } else { bytes };
         if let Some(place) = filter.filter(|_| resident.lacks == 0) {
@@ -186,7 +210,7 @@ impl Resident {
             resident.gate.filter = kept(filter, problem)?;
             resident.parts.filter = resident.gate.filter.as_ref().map_or(0, Filter::heap_bytes);
         }
-        if let Some((place, form)) = resident.properties.tombstones {
+        if let Some((place, form)) = properties.tombstones {
             let tombstones = block(place).and_then(|block| {
                 tombstone_block::decode(&block, form, &*options.comparator, meta.global_version)
                     .map_err(|_| malformed(place, "the range tombstones are malformed"))
@@ -196,7 +220,7 @@ impl Resident {
                 resident.tombstones = Arc::new(tombstones);
             }
         }
-        Ok(resident)
+        Ok((resident, properties))
     }
 
     /// What the table at `path` says of itself: as the manifest would have it but for the content hash, and its properties.
@@ -276,7 +300,13 @@ impl Resident {
     /// True if the root's children are index blocks.
     #[inline]
     pub(super) fn has_leaves(&self) -> bool {
-        self.properties.index_depth == 2
+        self.gate.has_leaves
+    }
+
+    /// Its filter in columns.
+    #[inline]
+    pub(super) fn cluster(&self) -> Option<&Cluster> {
+        self.gate.cluster.as_deref()
     }
 
     /// What a hashed table holds.
@@ -287,35 +317,37 @@ impl Resident {
 
     /// All records of a hashed table, whatever it holds of them.
     pub(super) fn all_records(&self) -> Result<Records> {
-        let hashed = self.properties.hashed.as_ref();
-        let place = hashed.and_then(|hashed| hashed.records);
+        let place = self.records;
         let stored = place.map(|place| self.read(place)).transpose()?;
-        let buckets = hashed.map_or(0, |hashed| hashed.buckets as usize);
+        let buckets = self.hashed.as_ref().map_or(0, |hashed| hashed.shape.buckets());
         let bytes = stored.as_deref().map_or(&[][..], |stored| stored);
         Records::decode(bytes, buckets, usize::MAX).map_err(self.malformed(place.unwrap_or_default()))
     }
 
     /// Offset behind the last data block, or bucket.
     pub(super) fn data_end(&self) -> u64 {
-        let offsets = self.properties.parts().chain([self.footer.properties]).map(|place| place.offset);
-        offsets.min().unwrap_or(0)
+        self.data_end
     }
 
     /// Where a frame of this table lies, for checking it.
     pub(super) fn origin(&self, place: Place) -> Origin<'_> {
-        Origin { path: &self.path, seed: self.footer.seed, offset: place.offset }
+        Origin { path: self.file.path(), seed: self.footer.seed, offset: place.offset }
     }
 
     /// The error for a block that its checksum approves but that is none.
     pub(super) fn malformed(&self, place: Place) -> impl Fn(Malformed) -> Error + '_ {
         move |_| {
-            Error::corruption(&self.path, place.offset, "a block is malformed although its checksum is right")
+            Error::corruption(
+                self.file.path(),
+                place.offset,
+                "a block is malformed although its checksum is right",
+            )
         }
     }
 
     /// The same for the index root.
     pub(super) fn malformed_root(&self) -> impl Fn(Malformed) -> Error + '_ {
-        self.malformed(self.properties.index.unwrap_or_default())
+        self.malformed(self.index)
     }
 
     /// Reads, checks and decompresses one block. One read, two for a large frame.
@@ -355,11 +387,8 @@ impl Resident {
     }
 }
 
-/// Receives what is wrong with a part; an error from it ends the loading.
-pub(super) type OnProblem<'a> = &'a mut dyn FnMut(Error) -> Result<()>;
-
 /// The part, if nothing is wrong with it.
-fn kept<T>(part: Result<T>, problem: OnProblem<'_>) -> Result<Option<T>> {
+fn kept<T>(part: Result<T>, problem: &mut dyn FnMut(Error) -> Result<()>) -> Result<Option<T>> {
     match part {
         Ok(part) => Ok(Some(part)),
         Err(error) => problem(error).map(|()| None),

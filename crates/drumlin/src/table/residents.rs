@@ -11,6 +11,7 @@
 //!    tables that are all read, and do not fit together with their filters, would close one another, and each get read a whole
 //!    filter and index. A table for whose filter there is no room is opened without it, which costs its gets a block at worst,
 //!    and is closed at the first sweep that finds room.
+//! 5. A filter that is of no use since clusters are asked for its table goes at the next sweep.
 //!
 //! Concurrency: a mutex around the ring, taken by who opened a table (it did I/O anyway) and by sweeps; tables are closed
 //! after it is given back. A get takes no part: it sets the table's own bit if it is clear.
@@ -48,6 +49,7 @@ struct Ring {
 struct Listed {
     table: Weak<TableHandle>,
     bytes: usize,
+    has_filter: bool,
     /// Bytes of the filter that it has in its file, and was opened without.
     lacks: usize,
 }
@@ -73,20 +75,20 @@ impl Residents {
     pub(super) fn list(&self, table: Weak<TableHandle>, parts: Parts, lacks: usize) {
         let cold = {
             let mut ring = self.ring.lock();
-            ring.add(Listed { table, bytes: parts.sum(), lacks });
+            ring.add(Listed { table, bytes: parts.sum(), has_filter: parts.filter > 0, lacks });
             ring.turn(self.limits)
         };
         close(&cold);
     }
 
-    /// Forgets tables that are gone, and closes those that lack a filter for which there is room now.
+    /// Forgets tables that are gone, and closes those that have a filter for nothing, or lack one for which there is room now.
     pub(super) fn tidy(&self) {
-        let cold = {
-            let mut ring = self.ring.lock();
-            ring.forget_dead();
-            ring.take_bare(self.limits)
-        };
-        close(&cold);
+        let mut ring = self.ring.lock();
+        let told = ring.take_told();
+        let bare = ring.take_bare(self.limits);
+        drop(ring);
+        close(&told);
+        close(&bare);
     }
 }
 
@@ -132,13 +134,21 @@ impl Ring {
         cold
     }
 
-    fn forget_dead(&mut self) {
+    /// Forgets those that are gone; those with a filter of no use, no longer listed.
+    fn take_told(&mut self) -> Vec<Arc<TableHandle>> {
+        let mut told = Vec::new();
         for _ in 0..self.tables.len() {
-            match self.pop() {
-                Some(listed) if listed.table.strong_count() > 0 => self.add(listed),
-                _ => {}
+            let Some(listed) = self.pop() else { break };
+            if listed.table.strong_count() == 0 {
+                continue;
+            }
+            let table = listed.has_filter.then(|| listed.table.upgrade()).flatten();
+            match table.filter(|table| table.is_told()) {
+                Some(table) => told.push(table),
+                None => self.add(listed),
             }
         }
+        told
     }
 
     /// The tables whose missing filters fit together beside what there is, no longer listed.
@@ -147,11 +157,14 @@ impl Ring {
         for _ in 0..self.tables.len() {
             let Some(listed) = self.pop() else { break };
             let whole = listed.bytes + listed.lacks;
-            if listed.lacks > 0 && self.fits(wanted + whole, limits) {
-                wanted += whole;
-                bare.extend(listed.table.upgrade());
-            } else {
-                self.add(listed);
+            let is_wanted = listed.lacks > 0 && self.fits(wanted + whole, limits);
+            let table = is_wanted.then(|| listed.table.upgrade()).flatten();
+            match table.filter(|table| !table.is_told()) {
+                Some(table) => {
+                    wanted += whole;
+                    bare.push(table);
+                }
+                None => self.add(listed),
             }
         }
         bare

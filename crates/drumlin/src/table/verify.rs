@@ -31,13 +31,14 @@ use crate::table::handle::known_kind;
 use crate::table::hashed::{Bucket, Columns, Entry, Hashed, HashedParts, Records, spin};
 use crate::table::index::{Fence, Index, Place};
 use crate::table::properties::Properties;
-use crate::table::resident::Resident;
+use crate::table::resident::{Loading, Resident};
 use crate::table::values::{Uses, ValueRef, ValueUse};
 use crate::table::{TableMeta, TableOptions};
 
 /// What has been seen so far.
 struct Check<'a> {
     resident: &'a Resident,
+    properties: &'a Properties,
     options: &'a TableOptions,
     on_bytes: &'a mut dyn FnMut(u64),
     hash: Xxh3,
@@ -164,11 +165,12 @@ fn check(
     problems: &mut Vec<Corruption>,
     on_bytes: &mut dyn FnMut(u64),
 ) -> Result<()> {
-    let resident = Resident::load(fs, ReadMode::Buffered, path, meta, options, &|_| true, &mut |problem| {
-        note(problems, problem)
-    })?;
+    let loading =
+        Loading { is_told: false, has_room: &|_| true, on_problem: &mut |problem| note(problems, problem) };
+    let (resident, properties) = Resident::load(fs, ReadMode::Buffered, path, meta, options, loading)?;
     let mut check = Check {
         resident: &resident,
+        properties: &properties,
         options,
         on_bytes,
         hash: Xxh3::new(),
@@ -185,7 +187,7 @@ fn check(
         key: Vec::new(),
         floor: None,
     };
-    if let Some(cluster) = &resident.properties.cluster {
+    if let Some(cluster) = resident.cluster() {
         let rows = cluster.rows(|page| resident.read(cluster.place(page)).map(|body| body.to_vec()));
         // Of pages that are wrong the check tells by itself.
         check.own = rows.ok().and_then(|rows| Some((rows.into_iter().next()?, cluster.grid)));
@@ -240,7 +242,7 @@ impl Check<'_> {
             });
             self.kept(checked)?;
         }
-        let in_buckets = resident.properties.hashed.as_ref().map_or(0, |hashed| hashed.entries);
+        let in_buckets = self.properties.hashed.as_ref().map_or(0, |hashed| hashed.entries);
         if self.problems.is_empty() && self.seen.entries != in_buckets {
             let what = "the entries in buckets are not as many as the properties count";
             note(self.problems, resident.origin(resident.footer.properties).corruption(what))?;
@@ -251,7 +253,7 @@ impl Check<'_> {
     /// The pages of filters in columns.
     fn cluster(&mut self) -> Result<()> {
         let resident = self.resident;
-        let Some(cluster) = &resident.properties.cluster else { return Ok(()) };
+        let Some(cluster) = resident.cluster() else { return Ok(()) };
         for page in 0..cluster.pages() {
             self.part(cluster.place(page))?;
         }
@@ -349,7 +351,7 @@ impl Check<'_> {
     fn data(&mut self) -> Result<()> {
         let resident = self.resident;
         let Some(root) = resident.root() else {
-            self.offset = self.offset.filter(|_| resident.properties.index.is_none());
+            self.offset = self.offset.filter(|_| self.properties.index.is_none());
             return Ok(());
         };
         let root_malformed = resident.malformed_root();
@@ -441,7 +443,7 @@ impl Check<'_> {
     /// Everything between the data blocks and the footer.
     fn parts(&mut self) -> Result<()> {
         let resident = self.resident;
-        let properties = &resident.properties;
+        let properties = self.properties;
         for part in properties.parts().filter(|part| Some(*part) != properties.index) {
             self.part(part)?;
         }

@@ -112,7 +112,7 @@ impl TableHandle {
         known: &mut Verdicts,
         given: &Given,
     ) -> Result<Step<'_>> {
-        if self.has_nothing_below(at) || known.of(self.meta.id) == Some(false) {
+        if self.has_nothing_below(at) || self.is_denied_by(known) {
             return Ok(Step::Done(None));
         }
         let resident = self.resident()?;

@@ -124,10 +124,22 @@ pub(in crate::table) fn columns_of(
     if grid.container(first) != grid.container(last) {
         return None;
     }
-    let (first, last) = (grid.column(first), grid.column(last));
+    Some(columns_between(table, grid, places, bits_per_key, grid.column(first), grid.column(last)))
+}
+
+/// The same in the columns from `first` to `last` of a container, in which all of the places are; there may be none.
+pub(in crate::table) fn columns_between(
+    table: TableId,
+    grid: Grid,
+    places: &[u64],
+    bits_per_key: f64,
+    first: u32,
+    last: u32,
+) -> Columns {
     // Keys for each column of the part of the grid that they span.
     let width = (u64::MAX >> grid.skip) as f64 / f64::from(1u32 << grid.bits);
-    let spanned = ((places[places.len() - 1] - places[0]) as f64 / width).max(1.0);
+    let span = places.last().zip(places.first()).map_or(0, |(last, first)| last - first);
+    let spanned = (span as f64 / width).max(1.0);
     let bits = places.len() as f64 / spanned * bits_per_key;
     let bytes = ((bits / 8.0).ceil() as usize).clamp(1, BODY_BYTES);
     let row = Row { table, probes: filter::probes(bits_per_key), bytes: bytes as u16, first, last };
@@ -136,7 +148,7 @@ pub(in crate::table) fn columns_of(
         let at = (grid.column(*place) - first) as usize * bytes;
         filter::set(&mut data[at..at + bytes], *place, row.probes);
     }
-    Some(Columns { row, data })
+    Columns { row, data }
 }
 
 impl Cluster {

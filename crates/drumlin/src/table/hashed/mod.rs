@@ -27,7 +27,7 @@ mod shape;
 mod stage;
 
 pub(super) use bucket::{BUCKET_BYTES, Bucket, CAPACITY, Entry, Usual};
-pub(super) use cluster::{Cluster, Row, columns_of};
+pub(super) use cluster::{Cluster, Row, columns_between, columns_of};
 pub use cluster::{Columns, Verdicts};
 pub(super) use gather::{Gather, Source};
 pub(super) use parts::{Hashed, HashedParts, split};

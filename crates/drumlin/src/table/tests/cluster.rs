@@ -51,7 +51,8 @@ fn columned() -> TableOptions {
 fn ask(pile: &[Arc<TableHandle>], key: &[u8]) -> Option<Version> {
     let mut known = Verdicts::default();
     let hash = pile[0].options().hasher.hash(key);
-    pile.iter().find_map(|table| table.get(key, hash, Lsn::MAX, &mut known).expect("reads"))
+    let mut covering = pile.iter().filter(|table| table.meta().covers(&*bytewise(), key));
+    covering.find_map(|table| table.get(key, hash, Lsn::MAX, &mut known).expect("reads"))
 }
 
 #[test]
@@ -102,7 +103,7 @@ fn a_table_that_a_cluster_does_not_name_is_asked_by_its_own() {
     let top = TableHandle::new(&shelf, PathBuf::from(DIR), meta, options.clone());
     let named: std::collections::BTreeSet<u64> = {
         let open = top.resident().expect("opens");
-        let cluster = open.properties.cluster.as_ref().expect("a cluster");
+        let cluster = open.cluster().expect("a cluster");
         cluster.names().map(|row| row.table.0).collect()
     };
     assert_eq!(named, [3, 4, 99, 100].into());
@@ -126,7 +127,7 @@ fn a_cluster_names_no_table_of_another_container() {
     }
     for (top, sides) in [(&pile[0], [7, 5, 3, 1]), (&pile[1], [6, 4, 2, 0])] {
         let open = top.resident().expect("opens");
-        let cluster = open.properties.cluster.as_ref().expect("a cluster");
+        let cluster = open.cluster().expect("a cluster");
         assert_eq!(cluster.names().map(|row| row.table.0).collect::<Vec<_>>(), sides);
     }
 }
@@ -148,15 +149,12 @@ fn reads_of_runs_of_two(options: &TableOptions, mut cut: impl FnMut() -> usize) 
         }
         pile.splice(0..0, tables);
     }
-    let covering = |key: &[u8]| -> Vec<Arc<TableHandle>> {
-        pile.iter().filter(|table| table.meta().covers(&*bytewise(), key)).cloned().collect()
-    };
     let reads = counted(&fs);
     pile.iter().for_each(|table| drop(table.resident().expect("opens")));
     reads.store(0, Ordering::Relaxed);
     for n in 0..24_000u64 {
         let key = options.form.to_stored(format!("{n:016}").as_bytes());
-        let found = ask(&covering(&key), &key).expect("it is there");
+        let found = ask(&pile, &key).expect("it is there");
         assert_eq!(found.value, n.to_le_bytes().repeat(12), "{n}");
     }
     let a_get = reads.load(Ordering::Relaxed) as f64 / 24_000.0;
@@ -194,7 +192,7 @@ fn keys_of_several_containers_have_no_columns_and_are_found() {
         let shelf = Shelf::new(fs.clone(), Arc::new(BlockCache::new(0)));
         let meta = write_over(&fs, 1, &options, &rows, &[]);
         let table = TableHandle::new(&shelf, PathBuf::from(DIR), meta, options.clone());
-        assert!(table.resident().expect("opens").properties.cluster.is_none());
+        assert!(table.resident().expect("opens").cluster().is_none());
         table.verify(&mut |_| ()).sound().expect("sound");
         for n in 0..4000u64 {
             let key = options.form.to_stored(format!("{n:016}").as_bytes());
@@ -213,7 +211,7 @@ fn a_pile_whose_filters_cannot_be_read_is_written_over_all_the_same() {
     let pile = pile(&fs, &options, 3, 2000);
     let at = {
         let open = pile[0].resident().expect("opens");
-        open.properties.cluster.as_ref().expect("a cluster").place(0).offset
+        open.cluster().expect("a cluster").place(0).offset
     };
     fs.damage(pile[0].path(), at + 100, 1).expect("damages");
     let meta = write_over(&fs, 100, &options, &rows(&options, 6000..8000, 900), &pile);
@@ -222,4 +220,82 @@ fn a_pile_whose_filters_cannot_be_read_is_written_over_all_the_same() {
     top.verify(&mut |_| ()).sound().expect("sound");
     let verdict = pile[0].verify(&mut |_| ()).sound();
     assert!(verdict.is_err_and(|error| error.is_corruption()), "and is told of");
+}
+
+/// The filters of a level were in memory until now: the first table that has columns makes those of the tables under it, once, and
+/// their own filters go.
+#[test]
+fn the_first_columns_of_a_pile_are_made_of_its_keys_and_filters_in_memory_go() {
+    let (fs, with_columns) = (fs(), columned());
+    let options = TableOptions { grid: None, ..columned() };
+    let shelf = Shelf::new(fs.clone(), Arc::new(BlockCache::new(0)));
+    let open = |meta| TableHandle::new(&shelf, PathBuf::from(DIR), meta, options.clone());
+    let runs: [std::ops::Range<u64>; 5] =
+        [0..8000, 8000..16_000, 16_000..16_003, 16_003..24_000, 24_000..32_000];
+    let mut pile: Vec<Arc<TableHandle>> = Vec::new();
+    for (number, keys) in (1..).zip(runs) {
+        let rows = rows(&options, keys, 100 * number);
+        pile.insert(0, open(write(&fs, number, &options, &rows, Tombstones::EMPTY).expect("writes")));
+    }
+    // The first table with columns has nothing in the first and in the last one, and so leaves those of the others to the second.
+    let is_left_out = |n: u64, key: &[u8]| (32_000..40_000).contains(&n) && !(1..255).contains(&key[0]);
+    let reads = counted(&fs);
+    let reads_of = |pile: &[Arc<TableHandle>], keys: std::ops::Range<u64>, are_there: bool| {
+        let before = reads.load(Ordering::Relaxed);
+        let count = keys.end - keys.start;
+        for n in keys {
+            let key = options.form.to_stored(format!("{n:016}").as_bytes());
+            if is_left_out(n, &key) {
+                continue;
+            }
+            let found = ask(pile, &key);
+            let value = are_there.then(|| n.to_le_bytes().repeat(12));
+            assert_eq!(found.map(|version| version.value), value, "{n}");
+        }
+        (reads.load(Ordering::Relaxed) - before) as f64 / count as f64
+    };
+    reads_of(&pile, 0..32_000, true);
+    let held = || pile.iter().map(|table| table.resident_parts().filter).sum::<usize>();
+    assert!(held() > 32_000 * 2, "{} bytes of filters", held());
+
+    let mut tops: Vec<Arc<TableHandle>> = Vec::new();
+    for number in [6, 7] {
+        let mut rows = rows(&options, (number - 2) * 8000..(number - 1) * 8000, 100 * number);
+        rows.retain(|(key, ..)| number > 6 || (1..255).contains(&key[0]));
+        let all: Vec<Arc<TableHandle>> = tops.iter().chain(&pile).cloned().collect();
+        let before = reads.load(Ordering::Relaxed);
+        let meta = write_over(&fs, number, &with_columns, &rows, &all);
+        let took = reads.load(Ordering::Relaxed) - before;
+        println!("{took} reads for the columns of the pile under table {number}");
+        let pages =
+            tops.first().map(|top| top.resident().expect("opens").cluster().expect("has one").pages());
+        assert!(pages.is_none_or(|pages| took <= pages as u64 + 30), "keys are read once: {took}");
+        let top = open(meta);
+        let named: Vec<u64> = {
+            let open = top.resident().expect("opens");
+            let mut named: Vec<u64> =
+                open.cluster().expect("a cluster").names().map(|row| row.table.0).collect();
+            named.sort_unstable();
+            named.dedup();
+            named
+        };
+        assert_eq!(named, (1..=number).collect::<Vec<u64>>());
+        tops.insert(0, top);
+    }
+    shelf.sweep();
+    assert_eq!(held(), 0, "bytes of filters");
+    let all: Vec<Arc<TableHandle>> = tops.iter().chain(&pile).cloned().collect();
+    reads_of(&all, 0..48_000, true);
+    assert_eq!(held(), 0, "bytes of filters");
+    let (a_get, a_miss) = (reads_of(&all, 0..48_000, true), reads_of(&all, 1_000_000..1_020_000, false));
+    println!("{a_get:.4} reads a get, {a_miss:.4} of a key that is nowhere");
+    assert!((2.0..=2.1).contains(&a_get) && (1.0..=1.02).contains(&a_miss), "{a_get} and {a_miss}");
+    // A store that is opened anew reads as little: a get hears of a table before it opens it.
+    let shelf = Shelf::new(fs.clone(), Arc::new(BlockCache::new(0)));
+    let anew = |table: &Arc<TableHandle>| {
+        TableHandle::new(&shelf, PathBuf::from(DIR), table.meta().clone(), options.clone())
+    };
+    let all: Vec<Arc<TableHandle>> = all.iter().map(anew).collect();
+    reads_of(&all, 0..48_000, true);
+    assert_eq!(all.iter().map(|table| table.resident_parts().filter).sum::<usize>(), 0, "bytes of filters");
 }

@@ -315,9 +315,9 @@ fn doctored(
 #[test]
 fn verify_finds_a_filter_that_lacks_a_key() {
     let (fs, meta, ..) = table(&options());
-    let sound = open(&fs, &meta, &options(), 0).resident().expect("opens");
-    let place = sound.properties.filter.expect("has one");
-    let mut filter = sound.read(place).expect("sound").to_vec();
+    let sound = open(&fs, &meta, &options(), 0);
+    let place = properties(&sound).filter.expect("has one");
+    let mut filter = sound.resident().expect("opens").read(place).expect("sound").to_vec();
     filter[8..72].fill(0);
     let table = doctored(&fs, &meta, &options(), place, &filter);
     let problem = table.verify(&mut |_| ()).sound().expect_err("found");
@@ -330,7 +330,9 @@ fn verify_finds_a_fence_that_claims_a_key_of_the_next_block_or_leaves_one_out() 
     let rows: Vec<Row> = (0..300).map(|n| row(&format!("key{n:03}"), 10, Some("value value"))).collect();
     let fs = fs();
     let meta = write(&fs, 1, &options, &rows, Tombstones::EMPTY).expect("writes");
-    let sound = open(&fs, &meta, &options, 0).resident().expect("opens");
+    let sound = open(&fs, &meta, &options, 0);
+    let index = properties(&sound).index.expect("has one");
+    let sound = sound.resident().expect("opens");
     let root = sound.root().expect("has one");
     for step in [1, -1i32] {
         // A fence of full length, moved by one key.
@@ -343,8 +345,7 @@ fn verify_finds_a_fence_that_claims_a_key_of_the_next_block_or_leaves_one_out() 
             }
             builder.add(&key, Lsn::ZERO, root.place(n).expect("right").end());
         }
-        let table =
-            doctored(&fs, &meta, &options, sound.properties.index.expect("has one"), &builder.finish());
+        let table = doctored(&fs, &meta, &options, index, &builder.finish());
         let problem = table.verify(&mut |_| ()).sound().expect_err("found");
         assert!(problem.is_corruption() && problem.to_string().contains("fence"), "{problem}");
     }

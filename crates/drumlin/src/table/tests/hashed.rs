@@ -20,7 +20,7 @@ fn rows(options: &TableOptions, buckets: u64, mean: u64, seed: u64) -> Vec<Row> 
 }
 
 fn hashed(table: &Arc<TableHandle>) -> crate::table::hashed::Hashed {
-    table.resident().expect("opens").properties.hashed.clone().expect("it has buckets")
+    properties(table).hashed.expect("it has buckets")
 }
 
 #[test]
@@ -31,6 +31,7 @@ fn a_get_reads_one_bucket_if_records_are_in_memory_and_hardly_more_if_a_fifth_ar
         let meta = write(&fs, 1, &options, &rows, Tombstones::EMPTY).expect("writes");
         let table = open(&fs, &meta, &options, 0);
         assert_eq!(hashed(&table).entries, rows.len() as u64, "nothing is left over");
+        table.resident().expect("opens");
         let reads = counted(&fs);
         for (key, lsn, _, value) in &rows {
             let hash = options.hasher.hash(key);
@@ -148,7 +149,7 @@ fn a_table_of_large_items_is_a_sorted_one() {
     let fs = fs();
     let meta = write(&fs, 1, &options, &rows, Tombstones::EMPTY).expect("writes");
     let table = open(&fs, &meta, &options, 1 << 20);
-    assert!(table.resident().expect("opens").properties.hashed.is_none());
+    assert!(properties(&table).hashed.is_none());
     for (key, lsn, ..) in &rows {
         assert_eq!(get(&table, key, *lsn + 1).expect("reads").expect("there").lsn.0, *lsn);
     }

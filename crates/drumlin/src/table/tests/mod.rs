@@ -20,6 +20,8 @@ use crate::error::Result;
 use crate::iter::Tombstones;
 use crate::key::{KeyForm, KeyHash, KeyHasher, Kind, Lsn, bytewise};
 use crate::options::Compression;
+use crate::table::properties::Properties;
+use crate::table::resident::Resident;
 use crate::table::*;
 
 const DIR: &str = "/store";
@@ -112,6 +114,11 @@ fn write_with(
 fn open(fs: &Arc<MemFs>, meta: &TableMeta, options: &TableOptions, cache_bytes: usize) -> Arc<TableHandle> {
     let cache = Arc::new(BlockCache::new(cache_bytes));
     TableHandle::new(&Shelf::new(fs.clone(), cache), PathBuf::from(DIR), meta.clone(), options.clone())
+}
+
+/// What the file of a table says of it.
+fn properties(table: &TableHandle) -> Properties {
+    Resident::own_account(&*table.shelf().fs, table.path()).expect("reads").1
 }
 
 fn get(table: &TableHandle, key: &[u8], at: u64) -> Result<Option<Version>> {
