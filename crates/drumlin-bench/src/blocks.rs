@@ -25,8 +25,22 @@ const FILES_MAX: usize = 512;
 /// How the names of table files end.
 const TABLE: &str = ".tbl";
 
-/// A page, by its number among all.
-pub type Page = (u64, [u8; PAGE_BYTES]);
+/// A page, in memory that is aligned as it is: nothing is copied on the way.
+#[derive(Clone)]
+#[repr(C, align(4096))]
+pub struct Page {
+    /// Its bytes.
+    pub bytes: [u8; PAGE_BYTES],
+    /// Its number among all.
+    pub number: u64,
+}
+
+impl Page {
+    /// The page of a number, not read yet.
+    pub fn new(number: u64) -> Page {
+        Page { bytes: [0; PAGE_BYTES], number }
+    }
+}
 
 /// See the module.
 pub struct Blocks {
@@ -77,10 +91,10 @@ impl Blocks {
         Ok(self.system.read_many(&mut requests).into_iter().collect::<drumlin::Result<()>>()?)
     }
 
-    fn request<'a>(&'a self, (number, page): &'a mut Page) -> ReadRequest<'a> {
+    fn request<'a>(&'a self, Page { bytes, number }: &'a mut Page) -> ReadRequest<'a> {
         let at = self.files.partition_point(|(_, end)| *end <= *number);
         let first = at.checked_sub(1).map_or(0, |before| self.files[before].1);
-        ReadRequest { file: &*self.files[at].0, offset: (*number - first) * PAGE_BYTES as u64, buffer: page }
+        ReadRequest { file: &*self.files[at].0, offset: (*number - first) * PAGE_BYTES as u64, buffer: bytes }
     }
 }
 
@@ -106,15 +120,15 @@ mod tests {
         write("MANIFEST-1", &[7], 0);
         let blocks = open().expect("there are some");
         for together in [1, 4, 6] {
-            let mut pages: Vec<Page> = (0..blocks.count()).map(|number| (number, [0; PAGE_BYTES])).collect();
+            let mut pages: Vec<Page> = (0..blocks.count()).map(Page::new).collect();
             pages.chunks_mut(together).for_each(|chunk| blocks.read(chunk).expect("they are there"));
-            assert!(pages.iter().all(|(_, page)| page.iter().all(|byte| *byte == page[0])), "a page of two");
-            assert_eq!(pages.iter().map(|(_, page)| page[0]).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6]);
+            assert!(pages.iter().all(|page| page.bytes == [page.bytes[0]; PAGE_BYTES]), "a page of two");
+            assert_eq!(pages.iter().map(|page| page.bytes[0]).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6]);
         }
         // What is removed can still be read.
         std::fs::remove_file(directory.path().join("1.tbl")).expect("removed");
-        let mut first = [(0, [0; PAGE_BYTES])];
+        let mut first = [Page::new(0)];
         blocks.read(&mut first).expect("it is open");
-        assert_eq!(first[0].1[0], 1);
+        assert_eq!(first[0].bytes[0], 1);
     }
 }

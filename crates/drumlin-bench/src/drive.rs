@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use rand::RngExt;
 
-use crate::blocks::{Blocks, PAGE_BYTES, Page};
+use crate::blocks::{Blocks, Page};
 use crate::engine::{Engine, Error, Result, Traffic};
 use crate::keys::{Choice, Chooser, mix, write_key};
 use crate::latency::Latency;
@@ -301,7 +301,7 @@ impl<'a> Hand<'a> {
             values: Values::new(plan.compression_ratio, plan.value_bytes, mix(plan.seed) ^ thread),
             key: vec![0; plan.key_bytes],
             keys: Vec::new(),
-            pages: vec![(0, [0; PAGE_BYTES]); if run.blocks.is_some() { run.plan.together } else { 0 }],
+            pages: vec![Page::new(0); if run.blocks.is_some() { run.plan.together } else { 0 }],
             share: Share {
                 latencies: run.workload.mix.iter().map(|(kind, _)| (*kind, Latency::default())).collect(),
                 ..Share::default()
@@ -483,9 +483,7 @@ impl<'a> Hand<'a> {
             Kind::Block => {
                 let Some(blocks) = &self.run.blocks else { return Ok(()) };
                 let random = self.chooser.random();
-                self.pages
-                    .iter_mut()
-                    .for_each(|(number, _)| *number = random.random_range(0..blocks.count()));
+                self.pages.iter_mut().for_each(|page| page.number = random.random_range(0..blocks.count()));
                 blocks.read(&mut self.pages)?;
             }
             Kind::Walk | Kind::WalkBack | Kind::Open => {}

@@ -358,7 +358,7 @@ impl Resident {
     /// The frame at `place`, if it is one of those that are read at once.
     pub(super) fn read_stored(&self, place: Place) -> Result<Option<Stored>> {
         let read = || Stored::read(&*self.file, place.offset, place.bytes as usize);
-        is_read_at_once(&*self.file, place).then(read).transpose()
+        is_read_at_once(self.footer.file_bytes, place).then(read).transpose()
     }
 
     /// As `read`, for an index block.
@@ -399,9 +399,9 @@ fn check_index(block: &[u8], options: &TableOptions) -> Result<(), Malformed> {
     Index::parse(block)?.validate(Order::of(&*options.comparator))
 }
 
-/// True if `read_block` takes the frame by one read into a buffer.
-pub(super) fn is_read_at_once(file: &dyn ReadableFile, place: Place) -> bool {
-    place.end() <= file.bytes() && (TRAILER_BYTES as u64..LARGE_FRAME_BYTES).contains(&place.bytes)
+/// True if `read_block` takes the frame of a file of so many bytes by one read into a buffer.
+pub(super) fn is_read_at_once(file_bytes: u64, place: Place) -> bool {
+    place.end() <= file_bytes && (TRAILER_BYTES as u64..LARGE_FRAME_BYTES).contains(&place.bytes)
 }
 
 /// The frame at `place`, decoded.

@@ -2,19 +2,21 @@
 //!
 //! Place: `resident` reads into one; of what the cache does not take, `handle` searches it here, and no copy is made.
 //!
-//! Invariant: it has the bytes that were asked for, and nothing else of what the memory held before.
+//! Invariant: it shows the bytes that were asked for, and nothing else of what the memory holds.
 //! Concurrency: each thread has its own spare; one that is in use is its owner's. Memory: [`SPARE_BYTES`] a thread at most.
 //! Tests: below, `table/tests/`.
 
 use std::cell::Cell;
 use std::ops::Deref;
 
-use crate::env::ReadableFile;
+use crate::env::{PAGE_BYTES, ReadableFile};
 use crate::error::Result;
 use crate::pages::{PageVec, Pages};
 
 /// Larger memory goes back to the allocator.
 const SPARE_BYTES: usize = 32 << 10;
+
+const PAGE: u64 = PAGE_BYTES as u64;
 
 thread_local! {
     static SPARE: Cell<Option<PageVec<u8>>> = const { Cell::new(None) };
@@ -23,21 +25,31 @@ thread_local! {
 /// See the module.
 pub(super) struct Stored {
     memory: PageVec<u8>,
+    /// Where the frame begins in it.
+    start: usize,
     length: usize,
 }
 
 impl Stored {
-    /// The bytes of a file from `offset` on. One read.
+    /// The bytes of a file from `offset` on. One read: past the page cache of whole pages, into memory that is aligned as they are, so that
+    /// nothing is copied on the way.
     pub(super) fn read(file: &dyn ReadableFile, offset: u64, length: usize) -> Result<Stored> {
+        let (mut from, mut to) = (offset, offset + length as u64);
+        let is_whole = from.is_multiple_of(PAGE) && to.is_multiple_of(PAGE);
+        if !is_whole && file.descriptor().is_some() {
+            (from, to) = (from - from % PAGE, to.next_multiple_of(PAGE).min(file.bytes().max(to)));
+        }
+        let bytes = (to - from) as usize;
         // Of a thread that is being torn down there is none.
         let spare = SPARE.try_with(Cell::take).ok().flatten();
-        let mut stored = Stored { memory: spare.unwrap_or_else(|| PageVec::new_in(Pages)), length };
-        if stored.memory.len() < length {
-            stored.memory.clear();
-            stored.memory.resize(length, 0);
+        let mut memory = spare.unwrap_or_else(|| PageVec::new_in(Pages));
+        if memory.len() < bytes + PAGE_BYTES {
+            memory.clear();
+            memory.resize(bytes + PAGE_BYTES, 0);
         }
-        file.read_exact_at(&mut stored.memory[..length], offset)?;
-        Ok(stored)
+        let aligned = memory.as_ptr().align_offset(PAGE_BYTES).min(PAGE_BYTES);
+        file.read_exact_at(&mut memory[aligned..aligned + bytes], from)?;
+        Ok(Stored { memory, start: aligned + (offset - from) as usize, length })
     }
 }
 
@@ -46,7 +58,7 @@ impl Deref for Stored {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        &self.memory[..self.length]
+        &self.memory[self.start..self.start + self.length]
     }
 }
 

@@ -4,8 +4,8 @@
 //!
 //! Invariants:
 //! 1. `bytes()` of a file being appended counts what the system accepted, also after an error.
-//! 2. A direct read touches the device in whole, aligned [`ALIGNMENT`] units through a scratch
-//!    buffer of the thread; the caller's offset and buffer need no alignment.
+//! 2. A direct read touches the device in whole, aligned [`ALIGNMENT`] units; the caller's offset and buffer need no alignment: what
+//!    is not in such units goes through a scratch buffer of the thread.
 //! 3. Every few megabytes the system is told to write out what was appended, so that `sync` waits for little; nothing hangs on it.
 //! 4. A file system that refuses direct reads gets buffered ones, from then on for that file.
 
@@ -233,28 +233,36 @@ thread_local! {
     static SCRATCH: RefCell<Aligned> = const { RefCell::new(Aligned(Vec::new())) };
 }
 
-/// Reads past the page cache until `buffer` is full or the file ends, through the thread's aligned scratch buffer; the bytes read.
+/// Reads past the page cache until `buffer` is full or the file ends: where it lies if that is in whole units, else through the thread's
+/// aligned scratch buffer; the bytes read.
 pub(super) fn read_direct(file: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     let (start, span) = whole_units(offset, buffer.len());
+    if (start, span) == (offset, buffer.len()) && buffer.as_ptr().addr().is_multiple_of(ALIGNMENT as usize) {
+        return read_units(file, buffer, offset);
+    }
     let skip = (offset - start) as usize;
     SCRATCH.with_borrow_mut(|scratch| {
         let aligned = scratch.of(span);
-        // A short read that is no multiple of the unit is the file's end; asking on from
-        // there would be unaligned, and is not needed.
-        let mut done = 0;
-        while done < span && done % ALIGNMENT as usize == 0 {
-            match rustix::io::pread(file, &mut aligned[done..], start + done as u64) {
-                Ok(0) => break,
-                Ok(n) => done += n,
-                Err(rustix::io::Errno::INTR) => {}
-                Err(e) => return Err(e.into()),
-            }
-        }
-        let found = done.saturating_sub(skip).min(buffer.len());
+        let found = read_units(file, aligned, start)?.saturating_sub(skip).min(buffer.len());
         buffer[..found].copy_from_slice(&aligned[skip..skip + found]);
         scratch.shrink(SCRATCH_BYTES_KEPT);
         Ok(found)
     })
+}
+
+/// Reads whole units from one on, into memory that is aligned; the bytes read.
+fn read_units(file: BorrowedFd<'_>, units: &mut [u8], start: u64) -> io::Result<usize> {
+    // A short read that is no multiple of the unit is the file's end; asking on from there would be unaligned, and is not needed.
+    let mut done = 0;
+    while done < units.len() && done % ALIGNMENT as usize == 0 {
+        match rustix::io::pread(file, &mut units[done..], start + done as u64) {
+            Ok(0) => break,
+            Ok(n) => done += n,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+    Ok(done)
 }
 
 /// The aligned units that a range lies in: where they begin, and their bytes.

@@ -195,7 +195,7 @@ impl Wanted<'_> {
 
     /// True if it is one read into a buffer.
     fn is_read_at_once(&self) -> bool {
-        is_read_at_once(self.file(), self.place)
+        is_read_at_once(self.file().bytes(), self.place)
     }
 
     /// Takes in what was read at its place.
