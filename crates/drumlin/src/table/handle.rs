@@ -11,39 +11,39 @@
 //!    keep everything that is replaced meanwhile in memory.
 //! 4. An obsolete table, and its file, go where the graveyard is swept, after its last reader has gone. See `graveyard`.
 //!
-//! Parts: `columns` (what clusters say of the table), `steps` (a get that stops where it would have to read).
+//! Parts: `columns` (what clusters say of the table), `search` (gets), `steps` (a get that stops where it would have to read).
 //!
 //! Concurrency: the resident parts hang on an [`EpochArc`]; opening is serialized by a mutex that
 //! nothing else is taken under (but what the file system takes). Tests: `table/tests/`.
 
 mod columns;
+mod search;
 mod steps;
 
-use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use crossbeam_epoch::Guard;
 
-use crate::cache::{BlockRef, SharedBlock, Stage};
-use crate::encoding::Malformed;
+use crate::cache::{SharedBlock, Stage};
 use crate::error::{Error, Result};
-use crate::iter::{Cursor, Tombstones};
+use crate::iter::Tombstones;
 use crate::key::{Kind, Lsn};
 use crate::sync::{Mutex, failpoint};
-use crate::table::block::{Block, Order};
+use crate::table::block::Order;
 use crate::table::cursor::{CursorOptions, TableCursor};
 use crate::table::epoch_arc::EpochArc;
 use crate::table::frame;
-use crate::table::hashed::{self, Bucket, Hashed, HashedParts, Verdicts, Way, spin, took};
+use crate::table::hashed::{self, Hashed};
 use crate::table::index::{Index, Place};
 use crate::table::reads::block_was_read;
 use crate::table::resident::{Loading, Parts, Resident};
-use crate::table::stored::Stored;
 use crate::table::values::{Reader, ValueFile, ValueRef};
 use crate::table::{Shelf, TableCheck, TableMeta, TableOptions, Version, file_name, verify};
 
+use search::FetchedBlock;
+pub use search::{Look, Missed};
 pub use steps::{Given, Step, Wanted, read_together};
 
 /// One table of a store.
@@ -78,102 +78,6 @@ pub(super) enum Role {
     Leaf,
     /// Entries, buckets, pages of filters: kept if the cache admits them.
     Data,
-}
-
-/// Where a search has its blocks from.
-trait Blocks {
-    type Block: Deref<Target = [u8]>;
-
-    /// The block at `place`; `None` if it is not in memory.
-    fn at(&self, place: Place, role: Role) -> Result<Option<Self::Block>>;
-
-    /// The same of a child of a root without leaves.
-    fn child(&self, root: &Index<'_>, child: usize) -> Result<Option<Self::Block>>;
-}
-
-/// From the cache alone.
-struct Cached<'a, 'g> {
-    table: &'a TableHandle,
-    resident: &'a Resident,
-    guard: &'g Guard,
-}
-
-impl<'g> Blocks for Cached<'_, 'g> {
-    type Block = BlockRef<'g>;
-
-    #[inline]
-    fn at(&self, place: Place, _: Role) -> Result<Option<BlockRef<'g>>> {
-        Ok(self.table.shelf.cache.get(self.table.meta.id.0, place.offset, self.guard))
-    }
-
-    #[inline]
-    fn child(&self, root: &Index<'_>, child: usize) -> Result<Option<BlockRef<'g>>> {
-        let Some(shortcuts) = self.resident.shortcuts() else {
-            return self.at(self.resident.child(root, child)?, Role::Data);
-        };
-        if let Some(found) = shortcuts.get(child, self.guard) {
-            return Ok(Some(found));
-        }
-        Ok(shortcuts.find(child, self.resident.child(root, child)?.offset, self.guard))
-    }
-}
-
-/// From the cache or the file: none is missing.
-struct Fetched<'a> {
-    table: &'a TableHandle,
-    resident: &'a Resident,
-}
-
-impl Blocks for Fetched<'_> {
-    type Block = FetchedBlock;
-
-    fn at(&self, place: Place, role: Role) -> Result<Option<FetchedBlock>> {
-        self.table.fetch(self.resident, place, role).map(Some)
-    }
-
-    fn child(&self, root: &Index<'_>, child: usize) -> Result<Option<FetchedBlock>> {
-        self.at(self.resident.child(root, child)?, Role::Data)
-    }
-}
-
-/// A block that was found or read.
-enum FetchedBlock {
-    Shared(SharedBlock),
-    /// Where it was read: it is not compressed, and the cache has not taken it.
-    Stored(Stored),
-}
-
-impl FetchedBlock {
-    fn into_shared(self) -> SharedBlock {
-        match self {
-            FetchedBlock::Shared(block) => block,
-            FetchedBlock::Stored(stored) => SharedBlock::copy_of(frame::raw_body(&stored)),
-        }
-    }
-}
-
-impl Deref for FetchedBlock {
-    type Target = [u8];
-
-    #[inline]
-    fn deref(&self) -> &[u8] {
-        match self {
-            FetchedBlock::Shared(block) => block,
-            FetchedBlock::Stored(stored) => frame::raw_body(stored),
-        }
-    }
-}
-
-/// What a search came to.
-enum Search {
-    /// The version.
-    Found(Version),
-    /// The table holds no version of the key that the read may see.
-    Absent,
-    /// A block is not in memory.
-    Miss,
-    /// The version is of a kind that may be skipped: look behind it.
-    Skip,
 }
 
 impl TableHandle {
@@ -214,213 +118,6 @@ impl TableHandle {
     /// The options it is read with.
     pub fn options(&self) -> &TableOptions {
         &self.options
-    }
-
-    /// The newest version of `key` with LSN < `at`, deletes included, range tombstones not, if that can be told from what is
-    /// in memory; `None` if a block has to be read. `hash` is the key's hash under the table's hasher.
-    /// Of `known` it believes what other tables said of it, and adds what it says of others.
-    pub fn get_cached(
-        &self,
-        key: &[u8],
-        hash: u64,
-        at: Lsn,
-        known: &mut Verdicts,
-        guard: &Guard,
-    ) -> Result<Option<Option<Version>>> {
-        if self.has_nothing_below(at) || self.is_denied_by(known) {
-            return Ok(Some(None));
-        }
-        let Some(resident) = self.hot.resident.load(guard) else { return Ok(None) };
-        self.mark_used();
-        let cached = Cached { table: self, resident, guard };
-        Ok(match self.search(resident, key, hash, at, known, cached)? {
-            Search::Found(version) if version.kind == Kind::Apart => {
-                self.whole_if_cached(version, guard)?.map(Some)
-            }
-            Search::Found(version) => Some(Some(version)),
-            Search::Absent => Some(None),
-            Search::Miss | Search::Skip => None,
-        })
-    }
-
-    /// True if the table is known to say nothing of a key of this hash: most of those that a get asks.
-    #[inline]
-    pub fn denies(&self, hash: u64, guard: &Guard) -> bool {
-        let Some(resident) = self.hot.resident.load(guard) else { return false };
-        self.mark_used();
-        resident.denies(hash)
-    }
-
-    /// Starts to load what a get of a key of this hash looks at first, if the table is open.
-    #[inline]
-    pub fn prefetch(&self, hash: u64, guard: &Guard) {
-        if let Some(resident) = self.hot.resident.load(guard) {
-            resident.prefetch(hash);
-        }
-    }
-
-    /// As `get_cached`, but reads the blocks that are not in memory: one, and another one if the index has leaves. That may
-    /// take long, so the epoch must not be pinned meanwhile.
-    pub fn get(&self, key: &[u8], hash: u64, at: Lsn, known: &mut Verdicts) -> Result<Option<Version>> {
-        if self.has_nothing_below(at) || self.is_denied_by(known) {
-            return Ok(None);
-        }
-        let resident = self.resident()?;
-        let fetched = Fetched { table: self, resident: &resident };
-        match self.search(&resident, key, hash, at, known, fetched)? {
-            Search::Found(version) => self.whole(version).map(Some),
-            Search::Absent | Search::Miss => Ok(None),
-            Search::Skip => self.get_behind_unknown(key, at),
-        }
-    }
-
-    fn has_nothing_below(&self, at: Lsn) -> bool {
-        self.meta.global_version.unwrap_or(self.meta.min_lsn) >= at || self.meta.entries == 0
-    }
-
-    /// `search` of a hashed table: `key` is looked for where records lead from its home, then in the sorted part.
-    #[cold]
-    fn search_hashed(
-        &self,
-        resident: &Resident,
-        hashed: &HashedParts,
-        key: &[u8],
-        newest: Lsn,
-        blocks: impl Blocks,
-    ) -> Result<Search> {
-        let Ok((place, user_key)) = hashed::split(key) else { return Ok(Search::Absent) };
-        if !hashed.shape.spans(place) {
-            return Ok(Search::Absent);
-        }
-        let home = hashed.shape.home(place);
-        let mut end = hashed.end_of(place);
-        if end.is_none_or(|(_, steps)| steps > 0) {
-            took(Way::Record);
-        }
-        // Until the end, or until no item of the table went further: then it is in no bucket.
-        while let Some((bucket, steps)) = end.filter(|(_, steps)| *steps <= hashed.steps) {
-            let at = Hashed::place(bucket);
-            let Some(body) = blocks.at(at, Role::Data)? else { return Ok(Search::Miss) };
-            let malformed = resident.malformed(at);
-            let read = Bucket::parse(&body, &hashed.usual).map_err(&malformed)?;
-            if let Some(record) = read.left(bucket).filter(|record| record.mark.sends(spin(place))) {
-                took(Way::Mark);
-                let next = usize::from(record.destination);
-                if next >= hashed.shape.buckets() {
-                    return Err(malformed(Malformed));
-                }
-                end = Some((next, steps + 1));
-                continue;
-            }
-            if let Some(entry) = read.find(place, user_key, newest).map_err(&malformed)? {
-                let Some(kind) = known_kind(entry.kind, resident, at)? else { return Ok(Search::Skip) };
-                let lsn = self.meta.global_version.unwrap_or(entry.lsn);
-                return Ok(Search::Found(Version { lsn, kind, value: entry.value.to_vec() }));
-            }
-            break;
-        }
-        if !hashed.is_special(home) {
-            return Ok(Search::Absent);
-        }
-        took(Way::Special);
-        self.search_sorted(resident, key, newest, blocks)
-    }
-
-    #[inline]
-    fn search(
-        &self,
-        resident: &Resident,
-        key: &[u8],
-        hash: u64,
-        at: Lsn,
-        known: &mut Verdicts,
-        blocks: impl Blocks,
-    ) -> Result<Search> {
-        if !resident.may_contain(hash) {
-            return Ok(Search::Absent);
-        }
-        if let Some(cluster) = resident.cluster() {
-            match self.ask(resident, cluster, key, known, &blocks)? {
-                None => return Ok(Search::Miss),
-                Some(false) => return Ok(Search::Absent),
-                Some(true) => {}
-            }
-        }
-        // The newest visible version has at most this LSN; under a global version all count as
-        // that one, which was compared already, and the first is taken.
-        let Some(newest) = at.0.checked_sub(1).map(Lsn) else { return Ok(Search::Absent) };
-        let newest = if self.meta.global_version.is_some() { Lsn::MAX } else { newest };
-        match resident.hashed() {
-            None => self.search_sorted(resident, key, newest, blocks),
-            Some(hashed) => self.search_hashed(resident, hashed, key, newest, blocks),
-        }
-    }
-
-    /// The same of a sorted table, or of the sorted part of a hashed one: the newest version of `key` not newer than `newest`.
-    #[inline(always)]
-    fn search_sorted(
-        &self,
-        resident: &Resident,
-        key: &[u8],
-        newest: Lsn,
-        blocks: impl Blocks,
-    ) -> Result<Search> {
-        let order = Order::of(&*self.options.comparator);
-        let Some(root) = resident.root() else { return Ok(Search::Absent) };
-        let child = root.find(order, key, newest).map_err(resident.malformed_root())?;
-        if child == root.len() {
-            return Ok(Search::Absent);
-        }
-        if !resident.has_leaves() {
-            let Some(block) = blocks.child(&root, child)? else { return Ok(Search::Miss) };
-            return self.search_block(resident, &block, || resident.child(&root, child), key, newest);
-        }
-        let leaf_place = resident.child(&root, child)?;
-        let Some(leaf) = blocks.at(leaf_place, Role::Leaf)? else { return Ok(Search::Miss) };
-        let found = Index::parse(&leaf).and_then(|leaf| leaf.place(leaf.find(order, key, newest)?));
-        let place = found.map_err(resident.malformed(leaf_place))?;
-        let Some(block) = blocks.at(place, Role::Data)? else { return Ok(Search::Miss) };
-        self.search_block(resident, &block, || Ok(place), key, newest)
-    }
-
-    /// The same of one block. `place`: where it lies, for an error.
-    #[inline(always)]
-    fn search_block(
-        &self,
-        resident: &Resident,
-        block: &[u8],
-        place: impl Fn() -> Result<Place>,
-        key: &[u8],
-        newest: Lsn,
-    ) -> Result<Search> {
-        let order = Order::of(&*self.options.comparator);
-        let entry = match Block::parse(block).and_then(|block| block.find(order, key, newest)) {
-            Ok(Some(entry)) => entry,
-            Ok(None) => return Ok(Search::Absent),
-            Err(malformed) => return Err(resident.malformed(place()?)(malformed)),
-        };
-        let kind = match Kind::from_u8(entry.kind) {
-            Some(kind @ (Kind::Put | Kind::Delete | Kind::Apart)) => kind,
-            _ => match known_kind(entry.kind, resident, place()?)? {
-                Some(kind) => kind,
-                None => return Ok(Search::Skip),
-            },
-        };
-        let lsn = self.meta.global_version.unwrap_or(entry.lsn);
-        Ok(Search::Found(Version { lsn, kind, value: entry.value.to_vec() }))
-    }
-
-    /// The rare end of a get: the version found is of a kind that may be skipped.
-    #[cold]
-    fn get_behind_unknown(&self, key: &[u8], at: Lsn) -> Result<Option<Version>> {
-        let options = CursorOptions { readahead_bytes: 0, ..CursorOptions::default() };
-        let mut cursor = TableCursor::on_resident(self, self.resident()?, options);
-        cursor.seek(key, Lsn(at.0.saturating_sub(1)))?;
-        if !cursor.valid() || self.options.comparator.compare(cursor.key(), key).is_ne() {
-            return Ok(None);
-        }
-        self.whole(Version { lsn: cursor.lsn(), kind: cursor.kind(), value: cursor.value().to_vec() })
-            .map(Some)
     }
 
     /// The file that a reference of this table leads to.
@@ -708,6 +405,11 @@ impl TableHandle {
         if let Some(block) = self.peek(place) {
             return Ok(FetchedBlock::Shared(block));
         }
+        self.read(resident, place, role)
+    }
+
+    /// A block from the file.
+    fn read(&self, resident: &Resident, place: Place, role: Role) -> Result<FetchedBlock> {
         block_was_read();
         if role == Role::Leaf {
             let leaf = resident.read_leaf(place, &self.options)?;

@@ -28,7 +28,7 @@ use crate::cache::SharedBlock;
 use crate::error::{Error, Result};
 use crate::iter::{Cursor, Either, Tombstones};
 use crate::key::{Comparator, ComparatorRef, Kind, Lsn};
-use crate::table::{CursorOptions, TableHandle, TableId, TableMeta, Verdicts, Version};
+use crate::table::{CursorOptions, Look, Missed, TableHandle, TableId, TableMeta, Verdicts, Version};
 
 use super::level::Level;
 use super::level_cursor::{LevelCursor, PartCursor};
@@ -129,10 +129,20 @@ impl Levels {
     /// tombstone's LSN). `None` if no table knows the key. `rest`: what [`Levels::get_cached`] of these levels left to do. May read files,
     /// so the epoch must not be pinned.
     pub fn go_on(&self, key: &[u8], hash: u64, at: Lsn, rest: Rest) -> Result<Option<Version>> {
-        let Rest { from, mut known } = rest;
+        let Rest { mut from, mut known, missed } = rest;
+        let mut ask = |table: &TableHandle, missed| {
+            let version = table.get(key, hash, at, &mut known, missed)?;
+            Ok(newer(version, table.newest_covering(key, at)?))
+        };
+        if missed.is_some() {
+            let (number, tables) = &self.levels[from.level];
+            if let Some(newest) = ask(&tables[from.table], missed)? {
+                return Ok(Some(newest));
+            }
+            from = from.behind(*number);
+        }
         for (_, table) in self.candidates(key, from) {
-            let version = table.get(key, hash, at, &mut known)?;
-            if let Some(newest) = newer(version, table.newest_covering(key, at)?) {
+            if let Some(newest) = ask(table, None)? {
                 return Ok(Some(newest));
             }
         }
@@ -155,10 +165,14 @@ impl Levels {
                 if table.denies(hash, guard) {
                     continue;
                 }
-                let version = table.get_cached(key, hash, at, &mut known, guard)?;
-                let Some(version) = version else { return Ok(Cached::Left(Rest { from, known })) };
+                let version = match table.get_cached(key, hash, at, &mut known, guard)? {
+                    Look::Told(version) => version,
+                    Look::Left(missed) => return Ok(Cached::Left(Rest { from, known, missed })),
+                };
                 let covering = table.newest_covering_cached(key, at, guard);
-                let Some(covering) = covering else { return Ok(Cached::Left(Rest { from, known })) };
+                let Some(covering) = covering else {
+                    return Ok(Cached::Left(Rest { from, known, missed: None }));
+                };
                 if let Some(newest) = newer(version, covering) {
                     return Ok(Cached::Told(Some(newest)));
                 }
@@ -343,6 +357,16 @@ pub(super) struct Spot {
     table: usize,
 }
 
+impl Spot {
+    /// Where to go on behind a table of the level of this number.
+    fn behind(self, number: u32) -> Spot {
+        match number {
+            0 => Spot { table: self.table + 1, ..self },
+            _ => Spot { level: self.level + 1, table: 0 },
+        }
+    }
+}
+
 /// What a get of what is in memory came to.
 #[expect(clippy::large_enum_variant, reason = "in a box, each get that has to read would allocate")]
 pub enum Cached {
@@ -357,6 +381,8 @@ pub enum Cached {
 pub struct Rest {
     pub(super) from: Spot,
     pub(super) known: Verdicts,
+    /// A block of that table that has to be read first.
+    pub(super) missed: Option<Missed>,
 }
 
 /// A key that is looked for.

@@ -84,7 +84,7 @@ impl Levels {
         sought: Sought<'a>,
         rest: Rest,
     ) -> Walk<'a, impl Iterator<Item = &'a TableHandle> + 'a> {
-        let Rest { from, known } = rest;
+        let Rest { from, known, .. } = rest;
         let mut candidates = self.candidates(sought.key, from).map(|(_, table)| table);
         Walk { sought, table: candidates.next(), candidates, known, given: Given::default(), found: None }
     }

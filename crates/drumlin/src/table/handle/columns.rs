@@ -14,7 +14,8 @@
 
 use std::sync::atomic::Ordering;
 
-use super::{Blocks, Role, TableHandle};
+use super::search::{Blocks, Missed};
+use super::{Role, TableHandle};
 use crate::error::Result;
 use crate::filter::Grid;
 use crate::iter::Cursor;
@@ -40,7 +41,7 @@ impl TableHandle {
         self.hot.told.load(Ordering::Relaxed)
     }
 
-    /// Whether the table may have the key by its cluster of filters; `None` if a block is not in memory.
+    /// Whether the table may have the key by its cluster of filters, or which block is not in memory.
     #[cold]
     pub(super) fn ask(
         &self,
@@ -49,17 +50,19 @@ impl TableHandle {
         key: &[u8],
         known: &mut Verdicts,
         blocks: &impl Blocks,
-    ) -> Result<Option<bool>> {
+    ) -> Result<std::result::Result<bool, Missed>> {
         if let Some(told) = known.of(self.meta.id) {
-            return Ok(Some(told));
+            return Ok(Ok(told));
         }
-        let Ok((place, _)) = hashed::split(key) else { return Ok(Some(false)) };
-        let Some(page) = cluster.page_of(place) else { return Ok(Some(false)) };
+        let Ok((place, _)) = hashed::split(key) else { return Ok(Ok(false)) };
+        let Some(page) = cluster.page_of(place) else { return Ok(Ok(false)) };
         let at = cluster.place(page);
         took(Way::Page);
-        let Some(body) = blocks.at(at, Role::Data)? else { return Ok(None) };
+        let Some(body) = blocks.at(at, Role::Data)? else {
+            return Ok(Err(Missed { place: at, role: Role::Data }));
+        };
         cluster.ask(page, &body, place, known).map_err(resident.malformed(at))?;
-        Ok(Some(known.of(self.meta.id).unwrap_or(true)))
+        Ok(Ok(known.of(self.meta.id).unwrap_or(true)))
     }
 
     /// True if the table has its filter in columns of this grid.

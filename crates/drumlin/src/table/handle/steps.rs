@@ -11,7 +11,6 @@
 //! Concurrency: as that of the table; a get in steps is one thread's. Tests: tests/lookups.rs,
 //! `version::levels_tests`.
 
-use std::cell::Cell;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -28,7 +27,8 @@ use crate::table::resident::{Resident, is_read_at_once};
 use crate::table::values::{OpenFile, Reader, ValueFile, ValueRef};
 use crate::table::{TableId, Version};
 
-use super::{Blocks, FetchedBlock, Role, Search, TableHandle};
+use super::search::{Blocks, FetchedBlock, Missed, Search};
+use super::{Role, TableHandle};
 
 /// What a get has come to.
 pub enum Step<'a> {
@@ -74,26 +74,21 @@ impl Given {
     }
 }
 
-/// From what was given or is cached; notes what is not.
+/// From what was given or is cached.
 struct InMemory<'a> {
     table: &'a TableHandle,
     resident: &'a Resident,
     given: &'a Given,
-    wanted: &'a Cell<Option<(Place, Role)>>,
 }
 
 impl Blocks for InMemory<'_> {
     type Block = SharedBlock;
 
-    fn at(&self, place: Place, role: Role) -> Result<Option<SharedBlock>> {
+    fn at(&self, place: Place, _: Role) -> Result<Option<SharedBlock>> {
         if let Some(block) = self.given.get((self.table.meta.id, place.offset)) {
             return Ok(Some(block.clone()));
         }
-        let found = self.table.peek(place);
-        if found.is_none() {
-            self.wanted.set(Some((place, role)));
-        }
-        Ok(found)
+        Ok(self.table.peek(place))
     }
 
     fn child(&self, root: &Index<'_>, child: usize) -> Result<Option<SharedBlock>> {
@@ -116,15 +111,13 @@ impl TableHandle {
             return Ok(Step::Done(None));
         }
         let resident = self.resident()?;
-        let wanted = Cell::new(None);
-        let blocks = InMemory { table: self, resident: &resident, given, wanted: &wanted };
+        let blocks = InMemory { table: self, resident: &resident, given };
         Ok(match self.search(&resident, key, hash, at, known, blocks)? {
             Search::Found(version) if version.kind == Kind::Apart => self.step_to_value(version, given)?,
             Search::Found(version) => Step::Done(Some(version)),
             Search::Absent => Step::Done(None),
             Search::Skip => Step::Done(self.get_behind_unknown(key, at)?),
-            Search::Miss => {
-                let (place, role) = wanted.take().expect("a search misses nothing but a block");
+            Search::Miss(Missed { place, role }) => {
                 Step::Wants(Wanted { table: self, place, source: Source::Table(resident, role) })
             }
         })

@@ -126,6 +126,12 @@ impl HashedParts {
         })
     }
 
+    /// True if a bucket lies there.
+    #[inline]
+    pub fn has(&self, place: Place) -> bool {
+        place.offset < (self.shape.buckets() * BUCKET_BYTES) as u64
+    }
+
     /// True if something that is at home in the bucket may lie in the sorted part.
     #[inline]
     pub fn is_special(&self, bucket: usize) -> bool {

@@ -52,7 +52,13 @@ fn ask(pile: &[Arc<TableHandle>], key: &[u8]) -> Option<Version> {
     let mut known = Verdicts::default();
     let hash = pile[0].options().hasher.hash(key);
     let mut covering = pile.iter().filter(|table| table.meta().covers(&*bytewise(), key));
-    covering.find_map(|table| table.get(key, hash, Lsn::MAX, &mut known).expect("reads"))
+    covering.find_map(|table| {
+        let looked = table.get_cached(key, hash, Lsn::MAX, &mut known, &crossbeam_epoch::pin());
+        match looked.expect("reads") {
+            Look::Told(version) => version,
+            Look::Left(missed) => table.get(key, hash, Lsn::MAX, &mut known, missed).expect("reads"),
+        }
+    })
 }
 
 #[test]

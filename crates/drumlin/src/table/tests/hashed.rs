@@ -36,7 +36,7 @@ fn a_get_reads_one_bucket_if_records_are_in_memory_and_hardly_more_if_a_fifth_ar
         for (key, lsn, _, value) in &rows {
             let hash = options.hasher.hash(key);
             let found = table
-                .get(key, hash, Lsn::MAX, &mut Verdicts::default())
+                .get(key, hash, Lsn::MAX, &mut Verdicts::default(), None)
                 .expect("reads")
                 .expect("it is there");
             assert!(found.lsn == Lsn(*lsn) && found.value == *value);
@@ -172,8 +172,10 @@ fn every_way_of_a_search_is_taken_often_and_finds_what_is_there() {
         let table = open(&fs, &meta, &options, 64 << 20);
         let find = |(key, lsn, _, value): &Row| {
             let hash = options.hasher.hash(key);
-            let found =
-                table.get(key, hash, Lsn::MAX, &mut Verdicts::default()).expect("reads").expect("there");
+            let found = table
+                .get(key, hash, Lsn::MAX, &mut Verdicts::default(), None)
+                .expect("reads")
+                .expect("there");
             assert!(found.lsn.0 == *lsn && found.value == *value);
         };
         for _ in 0..19 {

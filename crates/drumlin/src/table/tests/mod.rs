@@ -124,7 +124,13 @@ fn properties(table: &TableHandle) -> Properties {
 fn get(table: &TableHandle, key: &[u8], at: u64) -> Result<Option<Version>> {
     let hash = table.options().hasher.hash(key);
     let known = table.get_cached(key, hash, Lsn(at), &mut Verdicts::default(), &crossbeam_epoch::pin())?;
-    let read = table.get(key, hash, Lsn(at), &mut Verdicts::default())?;
-    assert!(known.is_none_or(|known| known == read), "what is cached and what is read agree");
+    let read = table.get(key, hash, Lsn(at), &mut Verdicts::default(), None)?;
+    match known {
+        Look::Told(known) => assert_eq!(known, read, "what is cached and what is read agree"),
+        Look::Left(missed) => {
+            let after = table.get(key, hash, Lsn(at), &mut Verdicts::default(), missed)?;
+            assert_eq!(after, read, "what is read first and what a search reads agree");
+        }
+    }
     Ok(read)
 }

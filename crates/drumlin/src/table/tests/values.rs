@@ -192,8 +192,10 @@ fn a_scan_that_reads_ahead_gives_out_what_each_entry_has() {
         let hasher = KeyHasher::new(11);
         for at in 0..300 {
             let key = format!("key{at:04}").into_bytes();
-            let found =
-                table.get(&key, hasher.hash(&key), Lsn::MAX, &mut Verdicts::default()).unwrap().unwrap();
+            let found = table
+                .get(&key, hasher.hash(&key), Lsn::MAX, &mut Verdicts::default(), None)
+                .unwrap()
+                .unwrap();
             assert_eq!((found.kind, &found.value), (Kind::Put, wanted(at)));
         }
     }
