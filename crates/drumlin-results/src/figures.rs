@@ -25,7 +25,7 @@ pub struct Span {
 
 impl Span {
     /// Of figures, of which there is one at least.
-    fn of(mut figures: Vec<f64>) -> Option<Span> {
+    pub fn of(mut figures: Vec<f64>) -> Option<Span> {
         figures.sort_by(f64::total_cmp);
         let (least, most) = (*figures.first()?, *figures.last()?);
         Some(Span { least, median: median(&figures), most })
@@ -80,6 +80,8 @@ pub struct Row {
     pub table_space_amplification: Option<Span>,
     /// Reads of files for an operation.
     pub reads_per_operation: Option<Span>,
+    /// Reads of files a second, round by round; none if they were not counted.
+    pub reads_by_round: Vec<f64>,
     /// Resident bytes, at most.
     pub resident_peak: Option<Span>,
     /// Keys of the store.
@@ -131,6 +133,7 @@ pub fn rows(kept: &Kept) -> Vec<Row> {
                 table_write_amplification: span("table_write_amplification"),
                 table_space_amplification: span("table_space_amplification"),
                 reads_per_operation: span("reads_per_operation"),
+                reads_by_round: same.iter().filter_map(|line| reads_of(line)).collect(),
                 resident_peak: span("resident_peak"),
                 keys: last["keys"].as_f64().unwrap_or(0.0),
                 memory_bytes: last["memory_bytes"].as_f64().unwrap_or(0.0),
@@ -142,6 +145,11 @@ pub fn rows(kept: &Kept) -> Vec<Row> {
             })
         })
         .collect()
+}
+
+/// Reads of files a second.
+fn reads_of(line: &Value) -> Option<f64> {
+    Some(line["rate"].as_f64()? * line["reads_per_operation"].as_f64()?)
 }
 
 fn latencies(lines: &[&Value]) -> Vec<Latencies> {

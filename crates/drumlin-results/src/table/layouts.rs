@@ -197,8 +197,8 @@ pub const MEASUREMENTS: &[Measurement] = &[
         with: "--layout trie --num 30000000 --bloom-bits 16 --compression none --memory 512 --memtable 16 --direct-reads",
         runs: &[
             // In turns on one store, and often: what the device gives differs from one pass to the next by more than gets may lose.
-            "--threads 1 --reads 40000 --rounds 15 --benchmarks readrandom,readdevice",
-            "--threads 16 --reads 200000 --rounds 15 --benchmarks readrandom,readdevice",
+            "--threads 1 --reads 10000 --rounds 60 --benchmarks readrandom,readdevice",
+            "--threads 16 --reads 50000 --rounds 60 --benchmarks readrandom,readdevice",
             "--threads 2 --writes 1000000000 --duration 20 --benchmarks mixget5,mixget50,mixget95",
         ],
         rounds: 1,
