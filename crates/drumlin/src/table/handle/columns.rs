@@ -89,7 +89,6 @@ impl TableHandle {
         first: u32,
         last: u32,
     ) -> Result<Columns> {
-        self.hot.told.store(true, Ordering::Relaxed);
         let options = CursorOptions { fill_cache: false, ..CursorOptions::default() };
         let mut cursor = TableCursor::on_resident(self, self.resident()?, options);
         cursor.seek(&grid.place(container, first).to_be_bytes(), Lsn::MAX)?;
@@ -102,6 +101,7 @@ impl TableHandle {
             places.push(place);
             cursor.next_key()?;
         }
+        self.hot.told.store(true, Ordering::Relaxed);
         Ok(columns_between(self.meta.id, grid, &places, self.options.filter_bits_per_key, first, last))
     }
 }
