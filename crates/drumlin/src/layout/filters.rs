@@ -29,7 +29,8 @@ use super::{CompactionPlan, KeySpan};
 /// of fifty then, where columns cost each a read.
 const LEAST_BITS: f64 = 8.0;
 /// And of those that are asked for, the least part. Tables keep what they got: of a store that grew until its last ones get so few,
-/// the filters of its last tier take 1 + ln 2 times what all were to take; once that tier has columns, those above take theirs besides.
+/// the filters of its last tier take 1 + ln 2 times what all were to take; once that tier has columns, those
+/// above take theirs besides, until tables with columns lie over all of the last tier's and its filters go.
 const LEAST_PART: f64 = 0.5;
 
 /// What an open table of a trie takes beside its filter: 1.93 KB in the mean of 5,800 small ones, of which clusters name 15 runs.

@@ -76,7 +76,25 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::env::{FileSystem, MemFs, ReadMode};
+    use crate::env::{FileSystem, MemFs, ReadMode, RealFs};
+
+    /// Past the page cache it is read in whole pages, up to a file's end that is in the middle of one.
+    #[test]
+    fn what_is_read_past_the_page_cache_is_what_the_file_has() {
+        let path = std::env::temp_dir().join(format!("drumlin-stored-{}", std::process::id()));
+        let bytes: Vec<u8> = (0..50_000u32).map(|n| (n % 251) as u8).collect();
+        std::fs::write(&path, &bytes).expect("written");
+        let file = RealFs::new().open(&path, ReadMode::Direct).expect("opens");
+        for (offset, length) in
+            [(0, 4096), (4096, 8192), (4000, 100), (5, 20_000), (49_000, 1000), (49_999, 1)]
+        {
+            let stored = Stored::read(&*file, offset as u64, length).expect("read");
+            assert_eq!(*stored, bytes[offset..offset + length], "{offset}");
+        }
+        assert!(Stored::read(&*file, 49_999, 2).is_err(), "the file ends before");
+        assert!(Stored::read(&*file, 49_152, 4096).is_err(), "the file ends before");
+        std::fs::remove_file(&path).expect("removed");
+    }
 
     #[test]
     fn what_is_read_is_what_the_file_has_whatever_was_read_before() {

@@ -129,20 +129,11 @@ impl Levels {
     /// tombstone's LSN). `None` if no table knows the key. `rest`: what [`Levels::get_cached`] of these levels left to do. May read files,
     /// so the epoch must not be pinned.
     pub fn go_on(&self, key: &[u8], hash: u64, at: Lsn, rest: Rest) -> Result<Option<Version>> {
-        let Rest { mut from, mut known, missed } = rest;
-        let mut ask = |table: &TableHandle, missed| {
-            let version = table.get(key, hash, at, &mut known, missed)?;
-            Ok(newer(version, table.newest_covering(key, at)?))
-        };
-        if missed.is_some() {
-            let (number, tables) = &self.levels[from.level];
-            if let Some(newest) = ask(&tables[from.table], missed)? {
-                return Ok(Some(newest));
-            }
-            from = from.behind(*number);
-        }
+        let Rest { from, mut known, mut missed } = rest;
         for (_, table) in self.candidates(key, from) {
-            if let Some(newest) = ask(table, None)? {
+            // The first is the one that missed it.
+            let version = table.get(key, hash, at, &mut known, missed.take())?;
+            if let Some(newest) = newer(version, table.newest_covering(key, at)?) {
                 return Ok(Some(newest));
             }
         }
@@ -355,16 +346,6 @@ fn count(table: &Arc<TableHandle>, start: Option<&[u8]>, end: Option<&[u8]>) -> 
 pub(super) struct Spot {
     level: usize,
     table: usize,
-}
-
-impl Spot {
-    /// Where to go on behind a table of the level of this number.
-    fn behind(self, number: u32) -> Spot {
-        match number {
-            0 => Spot { table: self.table + 1, ..self },
-            _ => Spot { level: self.level + 1, table: 0 },
-        }
-    }
 }
 
 /// What a get of what is in memory came to.
