@@ -301,7 +301,7 @@ pub const FIGURES: &[Figure] = &[
         paper: "lsm-trie",
         number: "table-1",
         shows: "false positives of a run's filter, by its bits a key",
-        differs: "of one run, in percent, where the paper has the sum over 50, 100 and 150; filters that are in memory, of which all probes of a key are in eight lines of the cache",
+        differs: "of one run, in percent, where the paper has the sum over 50, 100 and 150; filters that are in memory, of which half of the probes of a key are in one line of the cache and the others in sixteen in a row",
         x: Axis { says: "filter bits a key", scale: Scale::Linear },
         y: Axis { says: "false positives, %", scale: Scale::Linear },
         measure: false_positives,

@@ -6,7 +6,7 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use xxhash_rust::xxh3::xxh3_64_with_seed;
+use twox_hash::XxHash3_64;
 
 use super::{Ground, rate};
 use crate::engine::Result;
@@ -30,8 +30,9 @@ pub(super) fn fetch_add(ground: &Ground, threads: usize) -> Result<f64> {
 
 pub(super) fn checksum(ground: &Ground, threads: usize) -> Result<f64> {
     let block = block(false);
-    let blocks =
-        rate(threads, ground.time, |_| |seed| _ = black_box(xxh3_64_with_seed(black_box(&block), seed)));
+    let blocks = rate(threads, ground.time, |_| {
+        |seed| _ = black_box(XxHash3_64::oneshot_with_seed(seed, black_box(&block)))
+    });
     Ok(blocks * BLOCK_BYTES as f64)
 }
 
@@ -52,7 +53,7 @@ pub(super) fn filter_bits(_: &Ground, _: usize) -> Result<f64> {
 pub(super) fn checksum_small(ground: &Ground, threads: usize) -> Result<f64> {
     let block = block(false);
     Ok(rate(threads, ground.time, |_| {
-        |seed| _ = black_box(xxh3_64_with_seed(black_box(&block[..128]), seed))
+        |seed| _ = black_box(XxHash3_64::oneshot_with_seed(seed, black_box(&block[..128])))
     }))
 }
 

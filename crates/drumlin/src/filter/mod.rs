@@ -6,22 +6,23 @@
 //!
 //! Invariants:
 //! 1. A hash that was added is never denied.
-//! 2. All probes of one hash lie in one 64-byte line, so a question costs one cache miss; or, by [`Span::Group`], in eight lines
-//!    in a row, which are loaded side by side and fill more evenly.
+//! 2. All probes of one hash lie in one 64-byte line, so a question costs one cache miss. By [`Span::Group`] half of them do, which
+//!    most hashes that are not there do not pass, and the others in sixteen lines in a row, which fill more evenly.
 //! 3. Every byte string decodes to a filter or to `None`; nothing panics.
 //!
 //! Concurrency: a [`Filter`] is immutable and shared by threads.
 //!
 //! Bytes (integers little endian):
 //! ```text
-//! 0   kind    u8    1 = Bloom by lines, 2 = Bloom by groups of eight lines; other kinds answer "maybe" to everything
+//! 0   kind    u8    1 = Bloom by lines, 3 = Bloom by groups of sixteen lines; other kinds answer "maybe" to everything
 //! 1   probes  u8    1..=16
 //! 2   zero    u16
-//! 4   lines   u32   at least 1; of kind 2 a multiple of 8
+//! 4   lines   u32   at least 1; of kind 3 a multiple of 16
 //! 8   lines x 64 bytes: eight u64 words each; bit b of a line is bit b % 64 of word b / 64
 //! ```
 //! Line of a hash h: `(h >> 32) * lines >> 32`; group likewise. Probes: successive 9-bit numbers, lowest first, of a
-//! remixed word; after seven the word is mixed again. In groups, 12-bit numbers, of which five are had from a word.
+//! remixed word; when it has fewer bits left, it is mixed again. In a group a 4-bit number names the line of the near probes, which are
+//! half of all and one; the others are 13-bit numbers.
 //!
 //! Origin: the blocked Bloom filter is folklore of the field; sLSM §2.3 asks for a filter per run
 //! with error ε. We fix bits per key instead, for all runs together (`allocation`), and pick the number of probes that
@@ -40,8 +41,6 @@ pub use columns::{Grid, PROBES_MAX as COLUMN_PROBES_MAX, may_contain as column_m
 use crate::pages::{Packed, PackedVec, PageVec, Pages, append};
 use crate::sync::prefetch;
 
-/// Keys in a span from which on chance makes no difference between spans (and `exp` of them is nothing).
-const LOAD_MAX: f64 = 600.0;
 /// Most probes a filter may have.
 const PROBES_MAX: u8 = 16;
 /// Bytes before the lines.
@@ -54,8 +53,8 @@ const LINE_BYTES: usize = 64;
 pub enum Span {
     /// A line: one cache miss. For keys in order, whose gets are answered from the cache.
     Line,
-    /// Eight lines in a row: at 16 bits a key it errs 0.05 % where a line errs 0.08. For keys without order, whose gets read the
-    /// device for each error.
+    /// Sixteen lines in a row, and half of the probes in one of them: at 16 bits a key it errs 0.05 % where a line errs 0.08, and one of 64
+    /// that are not there is looked for in more than a line. For keys without order, whose gets read the device for each error.
     Group,
 }
 
@@ -64,7 +63,7 @@ impl Span {
     const fn kind(self) -> u8 {
         match self {
             Span::Line => 1,
-            Span::Group => 2,
+            Span::Group => 3,
         }
     }
 
@@ -81,7 +80,7 @@ impl Span {
     const fn lines_log2(self) -> u32 {
         match self {
             Span::Line => 0,
-            Span::Group => 3,
+            Span::Group => 4,
         }
     }
 
@@ -90,11 +89,12 @@ impl Span {
         self.lines() * LINE_BYTES * 8
     }
 
-    /// Probes that a word gives.
-    const fn probes_per_word(self) -> u8 {
+    /// How many of the probes lie in one line.
+    #[inline]
+    const fn near(self, probes: u8) -> u8 {
         match self {
-            Span::Line => 7,
-            Span::Group => 5,
+            Span::Line => probes,
+            Span::Group => probes / 2 + 1,
         }
     }
 }
@@ -185,23 +185,41 @@ fn best_probes(span: Span, load: f64) -> u8 {
     best.0
 }
 
-/// The error of a blocked filter: keys per span are Poisson distributed, each span is a small Bloom filter.
+/// The error of a blocked filter: how many keys a span has, and of these a line, is by chance. The near probes of a hash meet what near
+/// ones of its line's keys and far ones of its span's keys have set, the far ones what the whole span has.
 fn expected_error(span: Span, load: f64, probes: u8) -> f64 {
-    // That a bit is still 0 after one probe.
-    let zero = 1.0 - 1.0 / span.bits() as f64;
-    if load > LOAD_MAX {
-        // So many keys that all spans are as full.
-        return (1.0 - zero.powf(load * f64::from(probes))).powi(i32::from(probes));
+    let (near, lines) = (f64::from(span.near(probes)), span.lines() as f64);
+    let far = f64::from(probes) - near;
+    // That a bit is still 0 after a near probe of its line, after a key's near probes of any line, after a far probe.
+    let near_zero = 1.0 - 1.0 / (LINE_BYTES * 8) as f64;
+    let key_zero = 1.0 - (1.0 - near_zero.powf(near)) / lines;
+    let far_zero = 1.0 - 1.0 / span.bits() as f64;
+    about(load, load, |keys| {
+        let untouched = far_zero.powf(far * keys);
+        let in_line = keys / lines;
+        let near_error = about(in_line, in_line * (1.0 - 1.0 / lines), |keys| {
+            (1.0 - near_zero.powf(near * keys) * untouched).powf(near)
+        });
+        near_error * (1.0 - key_zero.powf(keys) * untouched).powf(far)
+    })
+}
+
+/// The mean of what `of` says of a count that is `mean` but for chance: by the bell curve, and leaning as much as counts do
+/// (Cornish and Fisher's first term).
+fn about(mean: f64, variance: f64, of: impl Fn(f64) -> f64) -> f64 {
+    const STEPS_A_SIGMA: i32 = 2;
+    if variance <= 0.0 {
+        return of(mean);
     }
-    let mut weight = (-load).exp();
-    let mut sum = 0.0;
-    let until = (load + 12.0 * load.sqrt() + 12.0) as u32;
-    for keys in 0..=until {
-        let full = 1.0 - zero.powf(f64::from(keys) * f64::from(probes));
-        sum += weight * full.powi(i32::from(probes));
-        weight *= load / f64::from(keys + 1);
+    let (mut weights, mut sum) = (0.0, 0.0);
+    for step in -4 * STEPS_A_SIGMA..=4 * STEPS_A_SIGMA {
+        let sigmas = f64::from(step) / f64::from(STEPS_A_SIGMA);
+        let weight = (-sigmas * sigmas / 2.0).exp();
+        weights += weight;
+        let leaning = (sigmas * sigmas - 1.0) / 6.0 * variance / mean;
+        sum += weight * of((mean + sigmas * variance.sqrt() + leaning).max(0.0));
     }
-    sum
+    sum / weights
 }
 
 /// An immutable filter.
@@ -246,60 +264,62 @@ impl Filter {
         bytes
     }
 
-    /// Starts to load what `may_contain` will look at.
+    /// Starts to load what `may_contain` looks at first.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
-        match self.span {
-            Span::Line => self.lines.get(self.first_line(hash)).map_or((), |line| prefetch(line)),
-            Span::Group => self.span_of(hash).iter().for_each(|line| prefetch(line)),
+        let (first, near) = (self.first_line(hash), self.near_line(&mut Numbers::of(hash)));
+        if let Some(line) = self.lines.get(first + near) {
+            prefetch(line);
         }
     }
 
-    /// False only if no key with this hash was added. O(probes), one cache line, or eight in a row.
+    /// False only if no key with this hash was added. O(probes), one cache line; of a group, as many more as there are far probes, side by
+    /// side, if the near ones do not deny it.
     #[inline]
     pub fn may_contain(&self, hash: u64) -> bool {
-        if self.span == Span::Group {
-            return self.group_may_contain(hash);
-        }
-        let Some(line) = self.lines.get(self.first_line(hash)) else { return true };
-        let mut word = mix(hash);
+        let mut numbers = Numbers::of(hash);
+        let first = self.first_line(hash);
+        let Some(line) = self.lines.get(first + self.near_line(&mut numbers)) else { return true };
+        let near = self.span.near(self.probes);
         let mut hit = 1;
-        for probe in 0..self.probes {
-            if probe == 7 || probe == 14 {
-                word = mix(hash.rotate_left(u32::from(probe) * 3));
-            }
-            let bit = (word & 511) as usize;
+        for _ in 0..near {
+            let bit = numbers.take(9);
             hit &= line.0[bit >> 6] >> (bit & 63);
-            word >>= 9;
+        }
+        if self.span == Span::Group && hit & 1 == 1 {
+            for _ in near..self.probes {
+                let bit = numbers.take(self.span.bits().ilog2());
+                let line = self.lines.get(first + (bit >> 9)).map_or(u64::MAX, |line| line.0[bit >> 6 & 7]);
+                hit &= line >> (bit & 63);
+            }
         }
         hit & 1 == 1
     }
 
-    fn group_may_contain(&self, hash: u64) -> bool {
-        let group = self.span_of(hash);
-        bits_of(Span::Group, self.probes, hash)
-            .all(|bit| group[bit >> 9].0[bit >> 6 & 7] >> (bit & 63) & 1 == 1)
-    }
-
     fn set(&mut self, hash: u64) {
+        let mut numbers = Numbers::of(hash);
         let first = self.first_line(hash);
-        for bit in bits_of(self.span, self.probes, hash) {
-            self.lines[first + (bit >> 9)].0[bit >> 6 & 7] |= 1 << (bit & 63);
+        let line = first + self.near_line(&mut numbers);
+        let near = self.span.near(self.probes);
+        for probe in 0..self.probes {
+            let (from, bits) = if probe < near { (line, 9) } else { (first, self.span.bits().ilog2()) };
+            let bit = numbers.take(bits);
+            self.lines[from + (bit >> 9)].0[bit >> 6 & 7] |= 1 << (bit & 63);
         }
     }
 
-    /// The lines that the hash's probes lie in; none without any.
-    #[inline]
-    fn span_of(&self, hash: u64) -> &[Line] {
-        let first = self.first_line(hash);
-        self.lines.get(first..first + self.span.lines()).unwrap_or_default()
-    }
-
+    /// The first line of the hash's span.
     #[inline]
     fn first_line(&self, hash: u64) -> usize {
         let lines_log2 = self.span.lines_log2();
         let spans = self.lines.len() >> lines_log2;
         ((((hash >> 32) * spans as u64) >> 32) as usize) << lines_log2
+    }
+
+    /// Which line of it the near probes lie in.
+    #[inline]
+    fn near_line(&self, numbers: &mut Numbers) -> usize {
+        if self.span == Span::Group { numbers.take(self.span.lines_log2()) } else { 0 }
     }
 
     /// Bytes held on the heap.
@@ -313,18 +333,33 @@ impl Filter {
     }
 }
 
-/// The bits of a span that are a hash's probes.
-fn bits_of(span: Span, probes: u8, hash: u64) -> impl Iterator<Item = usize> {
-    let (number_bits, a_word) = (span.bits().ilog2(), span.probes_per_word());
-    let mut word = mix(hash);
-    (0..probes).map(move |probe| {
-        if probe > 0 && probe.is_multiple_of(a_word) {
-            word = mix(hash.rotate_left(u32::from(probe) * 3));
+/// Numbers that are had from a hash, one after the other.
+struct Numbers {
+    hash: u64,
+    word: u64,
+    bits_left: u32,
+    turned: u32,
+}
+
+impl Numbers {
+    #[inline]
+    fn of(hash: u64) -> Numbers {
+        Numbers { hash, word: mix(hash), bits_left: u64::BITS, turned: 0 }
+    }
+
+    /// The next one, of so many bits.
+    #[inline]
+    fn take(&mut self, bits: u32) -> usize {
+        if self.bits_left < bits {
+            self.turned += 21;
+            self.word = mix(self.hash.rotate_left(self.turned));
+            self.bits_left = u64::BITS;
         }
-        let bit = word as usize & (span.bits() - 1);
-        word >>= number_bits;
-        bit
-    })
+        let number = self.word & ((1 << bits) - 1);
+        self.word >>= bits;
+        self.bits_left -= bits;
+        number as usize
+    }
 }
 
 /// Spreads a hash over all 64 bits, so that the probes say more than the choice of the line did.

@@ -4,7 +4,7 @@
 //! (`form`) have a keyed hash already: theirs is that one, mixed.
 //! Bytes: filters on disk depend on it; see docs/formats/decisions.md.
 
-use xxhash_rust::xxh3::xxh3_64_with_seed;
+use twox_hash::XxHash3_64;
 
 use super::form::{KeyHash, Placer};
 use super::key_prefix;
@@ -40,19 +40,19 @@ impl KeyHasher {
 
     /// The same for all hashers of a secret, and hardly for two others.
     pub(crate) fn check_value(&self) -> u64 {
-        xxh3_64_with_seed(CHECK_KEY, self.seed)
+        XxHash3_64::oneshot_with_seed(self.seed, CHECK_KEY)
     }
 
     /// 64 well-mixed bits of `key`. O(key length).
     #[inline]
     pub fn hash(&self, key: &[u8]) -> u64 {
-        if self.of_places { mix(key_prefix(key)) } else { xxh3_64_with_seed(key, self.seed) }
+        if self.of_places { mix(key_prefix(key)) } else { XxHash3_64::oneshot_with_seed(self.seed, key) }
     }
 
     /// What hashes the keys of this store to their places.
     pub(crate) fn placer(&self, hash: KeyHash) -> Placer {
         // Another seed than that of filters, and both halves hang on all of the secret.
-        let half = |text: &[u8]| xxh3_64_with_seed(text, self.seed);
+        let half = |text: &[u8]| XxHash3_64::oneshot_with_seed(self.seed, text);
         Placer::new(hash, (half(b"drumlin place 0"), half(b"drumlin place 1")))
     }
 }

@@ -116,25 +116,27 @@ pub fn key_prefix(key: &[u8]) -> u64 {
 /// would be. O(log n), without a branch that a processor cannot foretell.
 #[inline]
 pub(crate) fn equal_heads(heads: &[[u8; 8]], target: u64) -> Range<usize> {
-    let low = first_head(heads, target);
+    let is_below = |limit| move |at: usize| u64::from_le_bytes(heads[at]) < limit;
+    let low = first_where_not(0..heads.len(), is_below(target));
     if heads.get(low).is_none_or(|head| u64::from_le_bytes(*head) != target) {
         return low..low;
     }
-    let behind = target.checked_add(1).map_or(heads.len(), |above| low + first_head(&heads[low..], above));
-    low..behind
+    let above = |above| first_where_not(low..heads.len(), is_below(above));
+    low..target.checked_add(1).map_or(heads.len(), above)
 }
 
-/// The first position whose head is at least `target`.
+/// The first number of a range for which `holds` does not, which holds for those before it and for none behind; its end if it holds for
+/// all. O(log n), without a branch that a processor cannot foretell.
 #[inline]
-fn first_head(heads: &[[u8; 8]], target: u64) -> usize {
-    let mut base = 0;
-    let mut size = heads.len();
+pub(crate) fn first_where_not(range: Range<usize>, holds: impl Fn(usize) -> bool) -> usize {
+    let mut base = range.start;
+    let mut size = range.len();
     while size > 1 {
         let half = size / 2;
-        base = if u64::from_le_bytes(heads[base + half - 1]) < target { base + half } else { base };
+        base = if holds(base + half - 1) { base + half } else { base };
         size -= half;
     }
-    base + usize::from(heads.get(base).is_some_and(|head| u64::from_le_bytes(*head) < target))
+    base + usize::from(size > 0 && holds(base))
 }
 
 /// Where a key lies that does not begin as others do, in the order of bytes.

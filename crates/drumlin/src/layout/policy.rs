@@ -14,7 +14,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 use crate::key::{Comparator, Lsn};
 use crate::layout::plan::{Border, CompactionPlan, Reason, hull, span_of};
@@ -270,7 +270,7 @@ impl<'a> Policy<'a> {
         let mask = (tables.len() / BORDERS_MAX).next_power_of_two() as u64 - 1;
         let starts = tables[self.overlapping(deepest, span)].iter().map(|table| &table.meta().smallest);
         let within = starts.filter(|key| comparator.compare(key, &span.start).is_gt());
-        within.filter(|key| xxh3_64(key) & mask == 0).cloned().collect()
+        within.filter(|key| XxHash3_64::oneshot(key) & mask == 0).cloned().collect()
     }
 
     /// A plan that rewrites one table where it is.

@@ -11,7 +11,7 @@
 //!
 //! Tests: here and in `tests/`.
 
-use xxhash_rust::xxh3::xxh3_64_with_seed;
+use twox_hash::XxHash3_64;
 
 use crate::encoding::{Decoder, Malformed, u64_at};
 use crate::env::PAGE_BYTES;
@@ -100,9 +100,9 @@ impl Keys {
     /// The keys of a session.
     pub(crate) fn new(secret: u64, salt: u64) -> Keys {
         let salt = salt.to_le_bytes();
-        let lsn = xxh3_64_with_seed(&salt, secret);
-        let word = xxh3_64_with_seed(&salt, lsn);
-        let body = xxh3_64_with_seed(&salt, word);
+        let lsn = XxHash3_64::oneshot_with_seed(secret, &salt);
+        let word = XxHash3_64::oneshot_with_seed(lsn, &salt);
+        let body = XxHash3_64::oneshot_with_seed(word, &salt);
         // The odd constant keeps one factor from ever being a small number.
         Keys { lsn, word: word | (1 << 63), body }
     }
@@ -117,7 +117,7 @@ impl Keys {
     /// The checksum of a record's body, padding included.
     #[inline(always)]
     pub(crate) fn checksum(seed: u64, padded_body: &[u8]) -> u64 {
-        xxh3_64_with_seed(padded_body, seed)
+        XxHash3_64::oneshot_with_seed(seed, padded_body)
     }
 
     /// Adds one record to the digest of a mark's range.
@@ -132,7 +132,7 @@ impl Keys {
         bytes[..8].copy_from_slice(&segment.to_le_bytes());
         bytes[8..16].copy_from_slice(&(slot as u64).to_le_bytes());
         bytes[16..].copy_from_slice(&floor.to_le_bytes());
-        xxh3_64_with_seed(&bytes, self.body)
+        XxHash3_64::oneshot_with_seed(self.body, &bytes)
     }
 
     /// Encodes a floor slot of segment `segment`.
@@ -304,7 +304,7 @@ impl FileHeader {
         bytes[56..72].copy_from_slice(&self.boot_id);
         bytes[72..80].copy_from_slice(&self.session_first.0.to_le_bytes());
         bytes[80..88].copy_from_slice(&self.prior_end.0.to_le_bytes());
-        let checksum = xxh3_64_with_seed(&bytes[..HEADER_BYTES - 8], secret);
+        let checksum = XxHash3_64::oneshot_with_seed(secret, &bytes[..HEADER_BYTES - 8]);
         bytes[HEADER_BYTES - 8..].copy_from_slice(&checksum.to_le_bytes());
         bytes
     }
@@ -317,7 +317,7 @@ impl FileHeader {
         if body[..MAGIC.len()] != MAGIC {
             return Err(bad("this is not a log segment (wrong magic number)"));
         }
-        if checksum != xxh3_64_with_seed(body, secret) {
+        if checksum != XxHash3_64::oneshot_with_seed(secret, body) {
             return Err(bad("the header's checksum does not match"));
         }
         FileHeader::as_it_stands(page)
@@ -422,7 +422,7 @@ mod tests {
         }
         let mut newer = bytes;
         newer[8] = 2;
-        let checksum = xxh3_64_with_seed(&newer[..HEADER_BYTES - 8], 5);
+        let checksum = XxHash3_64::oneshot_with_seed(5, &newer[..HEADER_BYTES - 8]);
         newer[HEADER_BYTES - 8..].copy_from_slice(&checksum.to_le_bytes());
         assert_eq!(FileHeader::decode(&newer, 5), Err(HeaderFault::Newer(2)));
     }

@@ -17,7 +17,9 @@
 
 use std::sync::atomic::{AtomicU64 as MappedWord, Ordering as MappedOrdering, compiler_fence};
 
-use xxhash_rust::xxh3::Xxh3;
+use std::hash::Hasher;
+
+use twox_hash::XxHash3_64;
 
 use crate::error::Result;
 use crate::key::Lsn;
@@ -155,14 +157,14 @@ impl Shared {
         compiler_fence(MappedOrdering::SeqCst);
         failpoint::hit("log::header_stored");
         let mut spread =
-            Spread { shared: self, at: lsn.0 * 8 + RECORD_HEAD as u64, hasher: Xxh3::with_seed(seed) };
+            Spread { shared: self, at: lsn.0 * 8 + RECORD_HEAD as u64, hasher: XxHash3_64::with_seed(seed) };
         encode(&mut spread);
         debug_assert_eq!(spread.at, lsn.0 * 8 + RECORD_HEAD as u64 + u64::from(body_bytes));
         let padding = (end * 8 - spread.at) as usize;
         spread.put(&[0; 8][..padding]);
         failpoint::hit("log::body_copied");
         compiler_fence(MappedOrdering::SeqCst);
-        self.store_unit(lsn.0 + 1, spread.hasher.digest());
+        self.store_unit(lsn.0 + 1, spread.hasher.finish());
         self.note_span(lsn.0, end);
         Ok(())
     }
@@ -215,12 +217,12 @@ pub(super) struct Spread<'a> {
     shared: &'a Shared,
     /// Position in the log, in bytes.
     at: u64,
-    hasher: Xxh3,
+    hasher: XxHash3_64,
 }
 
 impl Sink for Spread<'_> {
     fn put(&mut self, mut bytes: &[u8]) {
-        self.hasher.update(bytes);
+        self.hasher.write(bytes);
         let hot = &*self.shared.hot;
         let segment_bytes = (hot.units_mask + 1) * 8;
         while !bytes.is_empty() {

@@ -17,7 +17,7 @@
 
 use std::path::Path;
 
-use xxhash_rust::xxh3::xxh3_64_with_seed;
+use twox_hash::XxHash3_64;
 
 use crate::error::{Error, Result};
 use crate::table::index::Place;
@@ -44,7 +44,7 @@ impl Footer {
             chunk.copy_from_slice(&number.to_le_bytes());
         }
         bytes[44..48].copy_from_slice(&VERSION.to_le_bytes());
-        let checksum = xxh3_64_with_seed(&bytes[..48], MAGIC);
+        let checksum = XxHash3_64::oneshot_with_seed(MAGIC, &bytes[..48]);
         bytes[48..56].copy_from_slice(&checksum.to_le_bytes());
         bytes[56..].copy_from_slice(&MAGIC.to_le_bytes());
         bytes
@@ -58,7 +58,7 @@ impl Footer {
         if word(7) != MAGIC {
             return Err(corrupt("the file does not end like a table"));
         }
-        if word(6) != xxh3_64_with_seed(&bytes[..48], MAGIC) {
+        if word(6) != XxHash3_64::oneshot_with_seed(MAGIC, &bytes[..48]) {
             return Err(corrupt("the footer's checksum is wrong"));
         }
         let version = (word(5) >> 32) as u32;
@@ -112,7 +112,7 @@ mod tests {
         let mut later = footer().encode();
         later[44] = 2;
         assert!(Footer::decode(&later, Path::new("t"), 1264).is_err_and(|e| e.is_corruption()));
-        let checksum = xxh3_64_with_seed(&later[..48], MAGIC);
+        let checksum = XxHash3_64::oneshot_with_seed(MAGIC, &later[..48]);
         later[48..56].copy_from_slice(&checksum.to_le_bytes());
         assert!(matches!(Footer::decode(&later, Path::new("t"), 1264), Err(Error::Unsupported { .. })));
     }

@@ -22,7 +22,7 @@
 use std::path::Path;
 
 use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
-use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+use twox_hash::XxHash3_64;
 
 use crate::cache::SharedBlock;
 use crate::error::{Error, Result};
@@ -52,7 +52,7 @@ fn checksum(body: &[u8], compression: u8, seed: u64, offset: u64) -> u64 {
     place[..8].copy_from_slice(&seed.to_le_bytes());
     place[8..16].copy_from_slice(&offset.to_le_bytes());
     place[16] = compression;
-    xxh3_64_with_seed(body, xxh3_64(&place))
+    XxHash3_64::oneshot_with_seed(XxHash3_64::oneshot(&place), body)
 }
 
 /// Turns blocks into frames, keeping its scratch space.

@@ -4,7 +4,7 @@
 //!
 //! Invariant: the hash is that of all bytes appended so far. Concurrency: one thread. Tests: those of the writers.
 
-use xxhash_rust::xxh3::Xxh3;
+use twox_hash::XxHash3_128;
 
 use crate::env::WritableFile;
 use crate::error::Result;
@@ -21,17 +21,22 @@ pub(super) struct Output {
     pub(super) buffer: PageVec<u8>,
     /// Bytes appended so far.
     pub(super) offset: u64,
-    hash: Xxh3,
+    hash: XxHash3_128,
 }
 
 impl Output {
     /// To an empty file.
     pub(super) fn new(file: Box<dyn WritableFile>) -> Output {
-        Output { file, buffer: PageVec::with_capacity_in(BUFFER_BYTES, Pages), offset: 0, hash: Xxh3::new() }
+        Output {
+            file,
+            buffer: PageVec::with_capacity_in(BUFFER_BYTES, Pages),
+            offset: 0,
+            hash: XxHash3_128::new(),
+        }
     }
 
     pub(super) fn append(&mut self, bytes: &[u8]) -> Result<()> {
-        self.hash.update(bytes);
+        self.hash.write(bytes);
         self.offset += bytes.len() as u64;
         if self.buffer.len() + bytes.len() > BUFFER_BYTES {
             self.flush()?;
@@ -62,6 +67,6 @@ impl Output {
     pub(super) fn finish(&mut self) -> Result<u128> {
         self.flush()?;
         self.file.sync()?;
-        Ok(self.hash.digest128())
+        Ok(self.hash.finish_128())
     }
 }

@@ -16,7 +16,7 @@
 
 use std::path::Path;
 
-use xxhash_rust::xxh3::Xxh3;
+use twox_hash::XxHash3_128;
 
 use crate::env::{FileSystem, ReadMode};
 use crate::error::{Corruption, Error, Result};
@@ -41,7 +41,7 @@ struct Check<'a> {
     properties: &'a Properties,
     options: &'a TableOptions,
     on_bytes: &'a mut dyn FnMut(u64),
-    hash: Xxh3,
+    hash: XxHash3_128,
     problems: &'a mut Vec<Corruption>,
     /// Everything before is checked; none if it is not known where the next block begins.
     offset: Option<u64>,
@@ -173,7 +173,7 @@ fn check(
         properties: &properties,
         options,
         on_bytes,
-        hash: Xxh3::new(),
+        hash: XxHash3_128::new(),
         problems,
         offset: Some(0),
         stored: Vec::new(),
@@ -223,7 +223,7 @@ impl Check<'_> {
         self.stored.resize(place.bytes as usize, 0);
         self.resident.file().read_exact_at(&mut self.stored, place.offset)?;
         (self.on_bytes)(place.bytes);
-        self.hash.update(&self.stored);
+        self.hash.write(&self.stored);
         frame::check(&self.stored, origin)?.to_vec(&mut self.block)
     }
 
@@ -472,7 +472,7 @@ impl Check<'_> {
         let mut footer = [0; FOOTER_BYTES];
         let offset = self.resident.footer.properties.end();
         self.resident.file().read_exact_at(&mut footer, offset)?;
-        self.hash.update(&footer);
+        self.hash.write(&footer);
         (self.on_bytes)(FOOTER_BYTES as u64);
         Ok(())
     }
@@ -514,7 +514,7 @@ impl Check<'_> {
             let what = "the entries do not refer to the values that the manifest counts";
             return Err(Error::corruption(path, self.resident.footer.properties.offset, what));
         }
-        let hash = self.hash.digest128();
+        let hash = self.hash.finish_128();
         if (hash ^ meta.content_hash) & hash_bits != 0 {
             let what = format!("the content hash is {hash:032x}, it should be {:032x}", meta.content_hash);
             return Err(Error::corruption(path, None, what));

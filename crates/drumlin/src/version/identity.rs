@@ -15,7 +15,7 @@ use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 use crate::encoding::FileDecoder;
 use crate::env::Env;
@@ -79,7 +79,7 @@ impl Identity {
         out.extend_from_slice(&self.segment_bytes.to_le_bytes());
         let created = u64::try_from(self.created.as_millis()).unwrap_or(u64::MAX);
         out.extend_from_slice(&created.to_le_bytes());
-        let checksum = xxh3_64(&out);
+        let checksum = XxHash3_64::oneshot(&out);
         out.extend_from_slice(&checksum.to_le_bytes());
         debug_assert_eq!(out.len(), BYTES);
         out
@@ -120,7 +120,7 @@ pub(super) fn check_page(bytes: &[u8], magic: [u8; 8], version: u32, size: usize
         return Err(Error::corruption(path, 0, what));
     }
     let (body, checksum) = bytes[..size].split_at(size - 8);
-    if xxh3_64(body).to_le_bytes() != checksum {
+    if XxHash3_64::oneshot(body).to_le_bytes() != checksum {
         return Err(Error::corruption(path, 0, "the header's checksum does not fit its bytes"));
     }
     if body[..8] != magic {
@@ -171,7 +171,7 @@ mod tests {
     fn a_newer_version_with_a_good_checksum_is_unsupported() {
         let mut bytes = identity().encode();
         bytes[8] = 2;
-        let checksum = xxh3_64(&bytes[..56]).to_le_bytes();
+        let checksum = XxHash3_64::oneshot(&bytes[..56]).to_le_bytes();
         bytes[56..].copy_from_slice(&checksum);
         assert!(matches!(Identity::decode(&bytes, Path::new("STORE")), Err(Error::Unsupported { .. })));
     }

@@ -28,7 +28,7 @@
 
 use std::path::Path;
 
-use xxhash_rust::xxh3::xxh3_64_with_seed;
+use twox_hash::XxHash3_64;
 
 use super::edit::VersionEdit;
 use super::identity::{Identity, check_page};
@@ -65,7 +65,7 @@ impl Framer {
         let mut bytes = [0; 24];
         bytes[..16].copy_from_slice(&identity.uuid);
         bytes[16..].copy_from_slice(&number.to_le_bytes());
-        Framer { seed: xxh3_64_with_seed(&bytes, identity.secret) }
+        Framer { seed: XxHash3_64::oneshot_with_seed(identity.secret, &bytes) }
     }
 
     /// Appends an edit's record to `out`; `position` is where in the file the record will begin.
@@ -94,7 +94,7 @@ impl Framer {
             Error::invalid(format!("a version edit of {length} bytes, but 4 GiB is the limit"))
         })?;
         let seed = self.seed.wrapping_add(position);
-        let checksum = xxh3_64_with_seed(&out[start + RECORD_HEADER_BYTES..], seed);
+        let checksum = XxHash3_64::oneshot_with_seed(seed, &out[start + RECORD_HEADER_BYTES..]);
         out[start..start + 4].copy_from_slice(&length.to_le_bytes());
         out[start + 4..start + 8].copy_from_slice(&length_check(length, seed).to_le_bytes());
         out[start + 8..start + 16].copy_from_slice(&checksum.to_le_bytes());
@@ -110,7 +110,7 @@ impl Framer {
             return None;
         }
         let payload = rest.get(..length as usize)?;
-        let checksum = xxh3_64_with_seed(payload, seed).to_le_bytes();
+        let checksum = XxHash3_64::oneshot_with_seed(seed, payload).to_le_bytes();
         (!payload.is_empty() && header[8..] == checksum).then_some(payload)
     }
 }
@@ -118,7 +118,7 @@ impl Framer {
 /// Guards a length by itself, so that the search for good records behind a bad one need not try
 /// the checksum of every length that any four bytes spell.
 fn length_check(length: u32, seed: u64) -> u32 {
-    xxh3_64_with_seed(&length.to_le_bytes(), !seed) as u32
+    XxHash3_64::oneshot_with_seed(!seed, &length.to_le_bytes()) as u32
 }
 
 /// The header of manifest `number` of the store `identity`.
@@ -130,7 +130,7 @@ pub(super) fn header(identity: &Identity, number: u64) -> Vec<u8> {
     out.extend_from_slice(&number.to_le_bytes());
     out.extend_from_slice(&identity.uuid);
     out.extend_from_slice(&[0; 16]);
-    let checksum = xxhash_rust::xxh3::xxh3_64(&out);
+    let checksum = XxHash3_64::oneshot(&out);
     out.extend_from_slice(&checksum.to_le_bytes());
     debug_assert_eq!(out.len(), HEADER_BYTES);
     out
@@ -325,7 +325,7 @@ mod tests {
     fn a_newer_file_version_is_unsupported() {
         let (mut bytes, _) = file(1, true);
         bytes[8] = 2;
-        let checksum = xxhash_rust::xxh3::xxh3_64(&bytes[..56]).to_le_bytes();
+        let checksum = XxHash3_64::oneshot(&bytes[..56]).to_le_bytes();
         bytes[56..64].copy_from_slice(&checksum);
         assert!(matches!(read_edits(&bytes), Err(Error::Unsupported { .. })));
     }

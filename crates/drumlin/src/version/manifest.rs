@@ -31,7 +31,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+use twox_hash::XxHash3_64;
 
 use super::edit::VersionEdit;
 use super::identity::{Identity, STORE_FILE};
@@ -423,7 +423,7 @@ pub(super) fn manifest_number(name: &str) -> Option<u64> {
 /// The content of `CURRENT`: the name, and a checksum that no other store's name has.
 fn current_line(number: u64, identity: &Identity) -> Vec<u8> {
     let name = manifest_name(number);
-    let checksum = xxh3_64_with_seed(name.as_bytes(), xxh3_64(&identity.uuid));
+    let checksum = XxHash3_64::oneshot_with_seed(XxHash3_64::oneshot(&identity.uuid), name.as_bytes());
     format!("{name} {checksum:016x}\n").into_bytes()
 }
 

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 use crate::dice::Dice;
 use crate::env::{Env, FileSystem};
@@ -64,7 +64,7 @@ pub fn open(fs: &Arc<dyn FileSystem>) -> Result<Db> {
 /// The number of a record, to be summed.
 pub fn record_number(keyspace: &str, key: &[u8], value: &[u8]) -> u64 {
     let parts = [keyspace.as_bytes(), &[0], &(key.len() as u32).to_le_bytes(), key, value].concat();
-    xxh3_64(&parts)
+    XxHash3_64::oneshot(&parts)
 }
 
 /// Calls `on_record` for everything in the store; a keyspace that is missing is empty.

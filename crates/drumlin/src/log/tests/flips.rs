@@ -195,7 +195,7 @@ fn what_a_newer_version_wrote_is_refused_as_unsupported() {
     // A header of version 2 with a good checksum.
     let mut newer = bytes.clone();
     newer[8] = 2;
-    let checksum = xxhash_rust::xxh3::xxh3_64_with_seed(&newer[..format::HEADER_BYTES - 8], SECRET);
+    let checksum = twox_hash::XxHash3_64::oneshot_with_seed(SECRET, &newer[..format::HEADER_BYTES - 8]);
     newer[format::HEADER_BYTES - 8..format::HEADER_BYTES].copy_from_slice(&checksum.to_le_bytes());
     fs.set_contents(&file, &newer).expect("set");
     assert!(matches!(scan_with(fs.clone(), SMALL, Mode::Recover), Err(Error::Unsupported { .. })));

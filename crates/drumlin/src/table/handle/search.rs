@@ -14,7 +14,7 @@ use std::ops::Deref;
 
 use crossbeam_epoch::Guard;
 
-use crate::cache::{BlockRef, SharedBlock};
+use crate::cache::{BlockRef, SharedBlock, Stage};
 use crate::encoding::Malformed;
 use crate::error::Result;
 use crate::iter::Cursor;
@@ -52,6 +52,10 @@ pub(super) trait Blocks {
     /// The block at `place`; `None` if it is not in memory.
     fn at(&self, place: Place, role: Role) -> Result<Option<Self::Block>>;
 
+    /// Starts to load what tells whether the block at `place` is in memory.
+    #[inline]
+    fn prefetch(&self, _place: Place) {}
+
     /// The same of a child of a root without leaves.
     fn child(&self, root: &Index<'_>, child: usize) -> Result<Option<Self::Block>>;
 }
@@ -69,6 +73,11 @@ impl<'g> Blocks for Cached<'_, 'g> {
     #[inline]
     fn at(&self, place: Place, _: Role) -> Result<Option<BlockRef<'g>>> {
         Ok(self.table.shelf.cache.get(self.table.meta.id.0, place.offset, self.guard))
+    }
+
+    #[inline]
+    fn prefetch(&self, place: Place) {
+        self.table.shelf.cache.prefetch(self.table.meta.id.0, place.offset, Stage::Bucket, self.guard);
     }
 
     #[inline]
@@ -290,6 +299,8 @@ impl TableHandle {
             return Ok(Search::Absent);
         }
         let home = hashed.shape.home(place);
+        // Beside what says whether it was sent away, which most were not.
+        blocks.prefetch(Hashed::place(home));
         let mut end = hashed.end_of(place);
         if end.is_none_or(|(_, steps)| steps > 0) {
             took(Way::Record);

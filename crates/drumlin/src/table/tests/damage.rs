@@ -306,7 +306,7 @@ fn doctored(
     let frame = FrameEncoder::encode_raw(block, meta.seed, place.offset);
     assert_eq!(frame.bytes() as u64, place.bytes);
     bytes.splice(place.offset as usize..place.end() as usize, [frame.body, &frame.trailer].concat());
-    let meta = TableMeta { content_hash: xxhash_rust::xxh3::xxh3_128(&bytes), ..meta.clone() };
+    let meta = TableMeta { content_hash: twox_hash::XxHash3_128::oneshot(&bytes), ..meta.clone() };
     let table = open(fs, &meta, options, 0);
     fs.set_contents(table.path(), &bytes).expect("sets");
     table

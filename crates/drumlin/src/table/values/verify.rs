@@ -9,7 +9,7 @@
 
 use std::path::Path;
 
-use xxhash_rust::xxh3::Xxh3;
+use twox_hash::XxHash3_128;
 
 use super::file::open;
 use super::{FRAME_BYTES_MAX, HEADER_BYTES, MAGIC, RECORD_HEAD_BYTES};
@@ -57,13 +57,13 @@ pub(super) fn records(
 ) -> Result<u64> {
     let end = file.bytes();
     let corrupt = |offset, what: String| Error::corruption(path, offset, what);
-    let mut found = Xxh3::new();
+    let mut found = XxHash3_128::new();
     let mut header = [0; HEADER_BYTES as usize];
     if end < HEADER_BYTES {
         return Err(corrupt(0, format!("{end} bytes are too short for a file of values")));
     }
     file.read_exact_at(&mut header, 0)?;
-    found.update(&header);
+    found.write(&header);
     on_record(&Record { offset: 0, bytes: HEADER_BYTES, frame: None });
     if header[..8] != MAGIC || header[8..] != id.0.to_le_bytes() {
         return Err(corrupt(0, format!("the file does not begin like the values of file {:08}", id.0)));
@@ -87,8 +87,8 @@ pub(super) fn records(
         stored.clear();
         stored.resize(bytes as usize, 0);
         file.read_exact_at(&mut stored, offset)?;
-        found.update(&head);
-        found.update(&stored);
+        found.write(&head);
+        found.write(&stored);
         let frame = match frame::check(&stored, Origin { path, seed: id.0, offset }) {
             Ok(checked) => Some((checked.compression(), checked.bytes() as u64)),
             Err(Error::Corruption(problem)) => {
@@ -100,5 +100,5 @@ pub(super) fn records(
         on_record(&Record { offset: at, bytes: RECORD_HEAD_BYTES + bytes, frame });
         at = offset + bytes;
     }
-    Ok((found.digest128() >> 64) as u64)
+    Ok((found.finish_128() >> 64) as u64)
 }
