@@ -104,7 +104,7 @@ fn violation(op: &Op, why: String) -> Box<Violation> {
 const UNSEEN: Value = Value::MAX;
 
 /// More configurations than this: give up loudly rather than never end.
-const CONFIGURATIONS_MAX: usize = 1 << 20;
+const CONFIGURATIONS_MAX: usize = 1 << 22;
 
 /// An operation between its first and last instant.
 struct Open<'a> {
