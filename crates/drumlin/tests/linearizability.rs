@@ -23,7 +23,7 @@ mod support {
 use std::path::PathBuf;
 
 use drumlin::{Db, Options};
-use support::checker::{linearizable, recent_snapshots_serializable};
+use support::checker::{Refusal, linearizable, recent_snapshots_serializable};
 use support::dice::Dice;
 use support::drive::{Load, Target};
 use support::generate::{Shape, valid};
@@ -31,8 +31,9 @@ use support::history::{ABSENT, Class, History, KEYS_MAX, Op, Seen, Value};
 use support::mutate::{ALL, Mutation, spoil};
 
 fn accepted(history: &History) -> Result<(), String> {
-    linearizable(history).map_err(|v| v.to_string())?;
-    recent_snapshots_serializable(history).map_err(|v| format!("recent snapshots: {v}"))?;
+    linearizable(history).map_err(|refusal| refusal.violation().to_string())?;
+    recent_snapshots_serializable(history)
+        .map_err(|refusal| format!("recent snapshots: {}", refusal.violation()))?;
     Ok(())
 }
 
@@ -221,14 +222,18 @@ fn seed() -> u64 {
     }
 }
 
+/// Recorded histories that may say nothing.
+const UNDECIDED_MAX: u64 = 2;
+
 #[test]
 fn recorded_histories_are_linearizable() {
     let millions: u64 = std::env::var("DRUMLIN_HISTORY_MILLIONS").map_or(1, |n| n.parse().expect("millions"));
     let (path, target) = small_store("linearizability");
     let seed = seed();
-    for round in 0..millions {
+    let (mut decided, mut undecided) = (0, 0);
+    while decided < millions {
         let load = Load {
-            seed: seed + round,
+            seed: seed + decided + undecided,
             threads: 8,
             ops_per_thread: std::env::var("OPS").map_or(126_000, |n| n.parse().unwrap()),
             padding_bytes: 240,
@@ -240,9 +245,20 @@ fn recorded_histories_are_linearizable() {
         println!("recorded {} in {recorded:?}", history.ops.len());
         let flushes = target.db.stats().flushes - flushes;
         assert!(flushes >= 50, "only {flushes} generations were flushed");
-        let strict = linearizable(&history).unwrap_or_else(|v| panic!("{load:?}: {v}"));
-        let recent = recent_snapshots_serializable(&history)
-            .unwrap_or_else(|v| panic!("{load:?}: recent snapshots: {v}"));
+        let judged = linearizable(&history).map(|strict| (strict, recent_snapshots_serializable(&history)));
+        let (strict, recent) = match judged {
+            Ok((strict, Ok(recent))) => (strict, recent),
+            // Where threads stand still in the middle of an operation, since others have the processors, so much overlaps now and then
+            // that the history says nothing.
+            Err(Refusal::Undecided) | Ok((_, Err(Refusal::Undecided))) if undecided < UNDECIDED_MAX => {
+                println!("seed {}: undecided, recorded anew", load.seed);
+                undecided += 1;
+                continue;
+            }
+            Err(refusal) => panic!("{load:?}: {}", refusal.violation()),
+            Ok((_, Err(refusal))) => panic!("{load:?}: recent snapshots: {}", refusal.violation()),
+        };
+        decided += 1;
         println!(
             "seed {}: {} operations recorded in {:.1} s, {flushes} flushes, judged in {:.1} s: {strict:?}, {recent:?}",
             load.seed,

@@ -44,6 +44,28 @@ pub struct Effort {
     pub open_max: usize,
 }
 
+/// Why a history was not accepted.
+#[derive(Debug)]
+pub enum Refusal {
+    /// No order exists.
+    Violation(Box<Violation>),
+    /// More orders are possible than are tried: nothing is said of the history.
+    Undecided,
+}
+
+impl Refusal {
+    /// Why no order exists.
+    ///
+    /// # Panics
+    /// If nobody knows whether one does.
+    pub fn violation(self) -> Box<Violation> {
+        match self {
+            Refusal::Violation(violation) => violation,
+            Refusal::Undecided => panic!("undecided: too many orders are possible"),
+        }
+    }
+}
+
 /// Why no order exists.
 #[derive(Debug)]
 pub struct Violation {
@@ -60,13 +82,13 @@ impl fmt::Display for Violation {
 }
 
 /// Decides the first property of the header.
-pub fn linearizable(history: &History) -> Result<Effort, Box<Violation>> {
+pub fn linearizable(history: &History) -> Result<Effort, Refusal> {
     let judged = history.ops.iter().filter(|op| op.class != Class::Recent);
     decide(history, judged.map(|op| (op.invoke, op)).collect())
 }
 
 /// Decides the second property of the header.
-pub fn recent_snapshots_serializable(history: &History) -> Result<Effort, Box<Violation>> {
+pub fn recent_snapshots_serializable(history: &History) -> Result<Effort, Refusal> {
     let mut born: HashMap<(Key, Value), u64> = HashMap::new();
     for op in &history.ops {
         for write in &op.writes {
@@ -96,15 +118,15 @@ pub fn recent_snapshots_serializable(history: &History) -> Result<Effort, Box<Vi
     decide(history, judged)
 }
 
-fn violation(op: &Op, why: String) -> Box<Violation> {
-    Box::new(Violation { op: op.clone(), why })
+fn violation(op: &Op, why: String) -> Refusal {
+    Refusal::Violation(Box::new(Violation { op: op.clone(), why }))
 }
 
 /// A value that some operation wrote and none saw.
 const UNSEEN: Value = Value::MAX;
 
-/// More configurations than this: give up loudly rather than never end.
-const CONFIGURATIONS_MAX: usize = 1 << 22;
+/// More configurations than this: give up rather than never end.
+const CONFIGURATIONS_MAX: usize = 1 << 20;
 
 /// An operation between its first and last instant.
 struct Open<'a> {
@@ -139,7 +161,7 @@ struct Search<'a> {
     effort: Effort,
 }
 
-fn decide(history: &History, judged: Vec<(u64, &Op)>) -> Result<Effort, Box<Violation>> {
+fn decide(history: &History, judged: Vec<(u64, &Op)>) -> Result<Effort, Refusal> {
     let mut seen = HashSet::new();
     // (instant, is a return, operation): at equal instants calls come first, so that they overlap.
     let mut instants = Vec::with_capacity(2 * judged.len());
@@ -198,7 +220,7 @@ impl<'a> Search<'a> {
     }
 
     /// The operation at `place` returns: every configuration must have it done.
-    fn close(&mut self, place: usize) -> Result<(), Box<Violation>> {
+    fn close(&mut self, place: usize) -> Result<(), Refusal> {
         let bit = 1u64 << place;
         let mut next = Vec::new();
         let mut tried = HashSet::new();
@@ -221,8 +243,7 @@ impl<'a> Search<'a> {
         self.open[place] = None;
         self.configurations = next;
         self.effort.configurations_max = self.effort.configurations_max.max(self.configurations.len());
-        assert!(self.configurations.len() < CONFIGURATIONS_MAX, "undecided: too many orders are possible");
-        Ok(())
+        if self.configurations.len() < CONFIGURATIONS_MAX { Ok(()) } else { Err(Refusal::Undecided) }
     }
 
     /// Lets open writes take effect after `from`, in every order that matters, until `bit` has.
@@ -298,7 +319,7 @@ impl<'a> Search<'a> {
         set
     }
 
-    fn explain(&self, place: usize) -> Box<Violation> {
+    fn explain(&self, place: usize) -> Refusal {
         let op = self.open[place].as_ref().expect("it is open until it returns").op;
         let keys: Vec<Key> = op.reads.iter().map(|r| r.0).chain(op.writes.iter().map(|w| w.0)).collect();
         let mut why = format!("{} possible states before it returned:\n", self.configurations.len());
