@@ -47,6 +47,8 @@ const PROBES_MAX: u8 = 16;
 const HEADER_BYTES: usize = 8;
 /// Bytes of one line.
 const LINE_BYTES: usize = 64;
+/// Bits of a number that names a bit of a line.
+const NEAR_BITS: u32 = (LINE_BYTES * 8).ilog2();
 
 /// What all probes of a hash lie in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -283,14 +285,14 @@ impl Filter {
         let near = self.span.near(self.probes);
         let mut hit = 1;
         for _ in 0..near {
-            let bit = numbers.take(9);
+            let bit = numbers.take(NEAR_BITS);
             hit &= line.0[bit >> 6] >> (bit & 63);
         }
         if self.span == Span::Group && hit & 1 == 1 {
             for _ in near..self.probes {
                 let bit = numbers.take(self.span.bits().ilog2());
-                let line = self.lines.get(first + (bit >> 9)).map_or(u64::MAX, |line| line.0[bit >> 6 & 7]);
-                hit &= line >> (bit & 63);
+                let line = self.lines.get(first + (bit >> NEAR_BITS));
+                hit &= line.map_or(u64::MAX, |line| line.0[bit >> 6 & 7]) >> (bit & 63);
             }
         }
         hit & 1 == 1
@@ -302,9 +304,10 @@ impl Filter {
         let line = first + self.near_line(&mut numbers);
         let near = self.span.near(self.probes);
         for probe in 0..self.probes {
-            let (from, bits) = if probe < near { (line, 9) } else { (first, self.span.bits().ilog2()) };
+            let (from, bits) =
+                if probe < near { (line, NEAR_BITS) } else { (first, self.span.bits().ilog2()) };
             let bit = numbers.take(bits);
-            self.lines[from + (bit >> 9)].0[bit >> 6 & 7] |= 1 << (bit & 63);
+            self.lines[from + (bit >> NEAR_BITS)].0[bit >> 6 & 7] |= 1 << (bit & 63);
         }
     }
 

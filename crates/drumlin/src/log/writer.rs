@@ -15,9 +15,8 @@
 //! Tests: `tests/writing.rs`, `tests/crashes.rs`.
 #![allow(unsafe_code)]
 
-use std::sync::atomic::{AtomicU64 as MappedWord, Ordering as MappedOrdering, compiler_fence};
-
 use std::hash::Hasher;
+use std::sync::atomic::{AtomicU64 as MappedWord, Ordering as MappedOrdering, compiler_fence};
 
 use twox_hash::XxHash3_64;
 

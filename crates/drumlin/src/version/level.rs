@@ -40,6 +40,8 @@ struct Inner {
     prefix: Box<[u8]>,
 }
 
+const _: () = assert!(size_of::<Inner>() == 64, "in one line of the cache");
+
 /// What stands behind the prefix in the keys at the tables' ends.
 struct Heads {
     ends: Box<[Ends]>,
