@@ -14,7 +14,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use drumlin::env::{FileSystem, ReadMode, ReadRequest, ReadableFile};
+use drumlin::env::{FileSystem, Read, ReadMode, ReadableFile, Reads};
 
 use crate::engine::Result;
 
@@ -83,18 +83,43 @@ impl Blocks {
     /// Reads the pages whose numbers stand there, below [`count`](Blocks::count).
     #[inline]
     pub fn read(&self, pages: &mut [Page]) -> Result<()> {
-        if let [only] = pages {
-            let ReadRequest { file, offset, buffer } = self.request(only);
-            return Ok(file.read_exact_at(buffer, offset)?);
+        if let [Page { bytes, number }] = pages {
+            let (file, offset) = self.place(*number);
+            return Ok(file.read_exact_at(bytes, offset)?);
         }
-        let mut requests: Vec<_> = pages.iter_mut().map(|page| self.request(page)).collect();
-        Ok(self.system.read_many(&mut requests).into_iter().collect::<drumlin::Result<()>>()?)
+        let mut together = Together { blocks: self, pages, begun: 0, failed: None };
+        self.system.read_each(&mut together);
+        together.failed.map_or(Ok(()), |error| Err(error.into()))
     }
 
-    fn request<'a>(&'a self, Page { bytes, number }: &'a mut Page) -> ReadRequest<'a> {
-        let at = self.files.partition_point(|(_, end)| *end <= *number);
+    /// The file of a page, and where it lies there.
+    fn place(&self, number: u64) -> (&Arc<dyn ReadableFile>, u64) {
+        let at = self.files.partition_point(|(_, end)| *end <= number);
         let first = at.checked_sub(1).map_or(0, |before| self.files[before].1);
-        ReadRequest { file: &*self.files[at].0, offset: (*number - first) * PAGE_BYTES as u64, buffer: bytes }
+        (&self.files[at].0, (number - first) * PAGE_BYTES as u64)
+    }
+}
+
+/// Pages that are read together, known by their places in the list.
+struct Together<'a> {
+    blocks: &'a Blocks,
+    pages: &'a mut [Page],
+    begun: usize,
+    failed: Option<drumlin::Error>,
+}
+
+impl Reads for Together<'_> {
+    fn next(&mut self) -> Option<Read> {
+        let (file, offset) = self.blocks.place(self.pages.get(self.begun)?.number);
+        self.begun += 1;
+        Some(Read { file: file.clone(), offset, bytes: PAGE_BYTES, tag: self.begun - 1 })
+    }
+
+    fn take(&mut self, tag: usize, found: drumlin::Result<&[u8]>) {
+        match found {
+            Ok(found) => self.pages[tag].bytes.copy_from_slice(found),
+            Err(error) => _ = self.failed.get_or_insert(error),
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 //! engine's own counters.
 //!
 //! 1. Every byte appended and every byte read is counted once, when the call has succeeded.
-//! 2. Reads made together (`read_many`) are counted by their files, which they go through one by one; but where all are direct, here.
+//! 2. Reads made together (`read_each`) are counted by their files, which they go through one by one; but direct ones, which need not, here.
 //! 3. What is stored into mapped log files cannot be seen here; `store` adds how far the log has grown.
 //!
 //! Concurrency: counters are Relaxed; they are read when the threads that count are done.
@@ -15,9 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use drumlin::Result;
-use drumlin::env::{
-    DirEntry, FileLock, FileSystem, LogRegion, ReadMode, ReadRequest, ReadableFile, WritableFile,
-};
+use drumlin::env::{DirEntry, FileLock, FileSystem, LogRegion, ReadMode, ReadableFile, Reads, WritableFile};
 
 /// A sum that many threads add to.
 #[derive(Default)]
@@ -125,6 +123,34 @@ impl ReadableFile for Read {
     }
 }
 
+/// Reads made together.
+struct Together<'a> {
+    reads: &'a mut dyn Reads,
+    sums: &'a Sums,
+    /// Tags of those under way that do not go through their files.
+    unseen: Vec<usize>,
+}
+
+impl Reads for Together<'_> {
+    fn next(&mut self) -> Option<drumlin::env::Read> {
+        let read = self.reads.next()?;
+        if read.file.descriptor().is_some() {
+            self.unseen.push(read.tag);
+        }
+        Some(read)
+    }
+
+    fn take(&mut self, tag: usize, found: Result<&[u8]>) {
+        if let Some(at) = self.unseen.iter().position(|unseen| *unseen == tag) {
+            self.unseen.swap_remove(at);
+            if let Ok(found) = &found {
+                self.sums.count_read(found.len());
+            }
+        }
+        self.reads.take(tag, found);
+    }
+}
+
 impl FileSystem for CountingFs {
     fn create_dir_all(&self, path: &Path) -> Result<()> {
         self.inner.create_dir_all(path)
@@ -141,15 +167,8 @@ impl FileSystem for CountingFs {
     fn open(&self, path: &Path, mode: ReadMode) -> Result<Arc<dyn ReadableFile>> {
         Ok(Arc::new(Read(self.inner.open(path, mode)?, self.sums.clone())))
     }
-    fn read_many(&self, requests: &mut [ReadRequest<'_>]) -> Vec<Result<()>> {
-        let unseen = ReadRequest::are_direct(requests);
-        let done = self.inner.read_many(requests);
-        for (request, done) in requests.iter().zip(&done) {
-            if unseen && done.is_ok() {
-                self.sums.count_read(request.buffer.len());
-            }
-        }
-        done
+    fn read_each(&self, reads: &mut dyn Reads) {
+        self.inner.read_each(&mut Together { reads, sums: &self.sums, unseen: Vec::new() });
     }
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
         self.inner.rename(from, to)

@@ -2,36 +2,43 @@
 //!
 //! Place: `multi_get` of keyspaces and of snapshots, beside `lookup`, which says what one part answers.
 //!
-//! First what memory knows, of all keys under one guard: the memtables of one superversion, then its open tables and cached
-//! blocks. Keys go in small groups, whose first loads in memtables are started before the first of them is looked for. Then, for the keys that are left,
-//! the files, unpinned: the blocks that they need next are read together, round after round (`version::together`).
+//! Keys go in small groups. First what memory knows, of all of a group under one guard: the memtables of one superversion, whose first
+//! loads are started before the first key is looked for, then its open tables and cached blocks. Then, for the keys that are left,
+//! the files, unpinned; while the device reads what they need, the next groups are looked up in memory (`version::together`).
 //!
 //! Invariants:
 //! - A key is answered by the first part that has an answer, newest first, as `lookup` does it.
-//! - At most [`TOGETHER`] keys share a guard: it is given back before files are read, and in a list however long after so many.
+//! - A guard is kept for a group at most, and while no file is read. What a key looks for in files is in the levels of the superversion
+//!   that its group saw: where a group sees others than the one before it, the keys before it are told first.
+//! - At most [`TOGETHER`] keys are on their way.
 //!
 //! Linearization: each key's as that of a get, and in the order of the list. A guard's superversion has every generation
 //! that a write was in which ended before it was loaded; of its parts only memtables change, and they are asked in the
-//! order of the list. So all is as if the gets had come one after the other. The keys are not seen at one instant.
+//! order of the list, as groups are. So all is as if the gets had come one after the other. The keys are not seen at one instant.
 //!
 //! Tests: tests/lookups.rs, tests/linearizability.rs, tests/model.rs.
+
+use std::sync::Arc;
 
 use crossbeam_epoch as epoch;
 use smallvec::SmallVec;
 
 use crate::error::Result;
 use crate::key::{KeyBuffer, Lsn};
-use crate::version::{Cached, Sought};
+use crate::table::Version;
+use crate::version::{Cached, Keys, Levels, Rest, Sought};
 
 use super::keyspace::KeyspaceState;
 use super::lookup::{asks_filters, in_memory, in_tables, prefetch, unless_overtaken};
 use super::slice::Slice;
 use super::store::Store;
 
-/// Keys looked up together at most: more keep no device busier, and no guard longer.
+/// Keys looked up together at most: more keep no device busier.
 const TOGETHER: usize = 128;
-/// Keys of which what memtables look at first is loaded at once.
+/// Keys of a group, of which what memtables look at first is loaded at once.
 const GROUP: usize = 16;
+/// Of the first group, behind which the device can begin; each has twice as many as the one before it.
+const FIRST_GROUP: usize = 4;
 
 /// The values of `keys` as of `at`, in their order; `Closed` if it was overtaken.
 pub(crate) fn lookups<K: AsRef<[u8]>>(
@@ -51,49 +58,102 @@ pub(crate) fn lookups<K: AsRef<[u8]>>(
             Sought { key, hash: keyspace.hasher.hash(key) }
         });
         let sought: SmallVec<[Sought<'_>; GROUP]> = sought.collect();
-        search(store, keyspace, &sought, at, &mut values[first..])
+        let values = &mut values[first..];
+        let rests = SmallVec::new();
+        Looking {
+            store,
+            keyspace,
+            sought: &sought,
+            at,
+            values,
+            next: 0,
+            group: FIRST_GROUP,
+            rests,
+            levels: None,
+        }
+        .search()
     });
     unless_overtaken(store, keyspace, found.map(|()| values))
 }
 
-/// Finds the values of `sought`, all absent so far.
-fn search(
-    store: &Store,
-    keyspace: &KeyspaceState,
-    sought: &[Sought<'_>],
+/// Keys on their way. See the module.
+struct Looking<'a> {
+    store: &'a Store,
+    keyspace: &'a KeyspaceState,
+    sought: &'a [Sought<'a>],
     at: Lsn,
-    values: &mut [Option<Slice>],
-) -> Result<()> {
-    let slots = store.sequencer.slots();
-    let committed = |slot: u32, lsn: Lsn| !slots.is_in_flight(slot, lsn);
-    let (mut left, mut rests) = (Vec::new(), Vec::new());
-    let levels = {
-        let guard = epoch::pin();
-        let superversion = keyspace.current.load(&guard);
-        let ask = asks_filters(superversion);
-        for (number, group) in sought.chunks(GROUP).enumerate() {
+    /// What was found; none as long as it was not.
+    values: &'a mut [Option<Slice>],
+    /// The first key that was not looked for.
+    next: usize,
+    /// How many are looked for next.
+    group: usize,
+    /// Of keys that the last group has left, the first one last, what is to be done in `levels`.
+    rests: SmallVec<[(usize, Rest); GROUP]>,
+    levels: Option<Arc<Levels>>,
+}
+
+impl Looking<'_> {
+    fn search(mut self) -> Result<()> {
+        loop {
+            self.look()?;
+            let Some(levels) = self.levels.clone().filter(|_| !self.rests.is_empty()) else { return Ok(()) };
+            let (store, at) = (self.store, self.at);
+            levels.go_on_together(&*store.env.fs, &mut Of { levels: &levels, looking: &mut self }, at)?;
+        }
+    }
+
+    /// Looks keys up in memory, up to a group of which some are left, or to the end.
+    fn look(&mut self) -> Result<()> {
+        let slots = self.store.sequencer.slots();
+        let committed = |slot: u32, lsn: Lsn| !slots.is_in_flight(slot, lsn);
+        while self.rests.is_empty() && self.next < self.sought.len() {
+            let guard = epoch::pin();
+            let superversion = self.keyspace.current.load(&guard);
+            let ask = asks_filters(superversion);
+            let first = self.next;
+            let group = &self.sought[first..self.sought.len().min(first + self.group)];
+            self.next += group.len();
+            self.group = GROUP.min(2 * self.group);
             group.iter().for_each(|sought| prefetch(superversion, sought.hash, ask));
-            for (n, Sought { key, hash }) in group.iter().enumerate().map(|(n, s)| (number * GROUP + n, *s)) {
-                if let Some(found) = in_memory(superversion, key, hash, at, ask, committed) {
-                    values[n] = found.value;
+            for (n, Sought { key, hash }) in group.iter().enumerate().map(|(n, sought)| (first + n, *sought))
+            {
+                if let Some(found) = in_memory(superversion, key, hash, self.at, ask, committed) {
+                    self.values[n] = found.value;
                     continue;
                 }
-                match superversion.levels.get_cached(key, hash, at, &guard)? {
-                    Cached::Told(version) => values[n] = in_tables(version).value,
-                    Cached::Left(rest) => {
-                        left.push(n);
-                        rests.push((sought[n], rest));
-                    }
+                match superversion.levels.get_cached(key, hash, self.at, &guard)? {
+                    Cached::Told(version) => self.values[n] = in_tables(version).value,
+                    Cached::Left(rest) => self.rests.push((n, rest)),
                 }
             }
+            self.rests.reverse();
+            if !self.rests.is_empty()
+                && !self.levels.as_ref().is_some_and(|l| Arc::ptr_eq(l, &superversion.levels))
+            {
+                self.levels = Some(superversion.levels.clone());
+            }
         }
-        if left.is_empty() {
-            return Ok(());
-        }
-        superversion.levels.clone()
-    };
-    for (n, version) in left.into_iter().zip(levels.go_on_together(rests, at)?) {
-        values[n] = in_tables(version).value;
+        Ok(())
     }
-    Ok(())
+}
+
+/// The keys of these levels, as long as no group sees others.
+struct Of<'l, 'a> {
+    levels: &'l Arc<Levels>,
+    looking: &'l mut Looking<'a>,
+}
+
+impl<'k, 'a: 'k> Keys<'k> for Of<'_, 'a> {
+    fn next(&mut self) -> Result<Option<(usize, Sought<'k>, Rest)>> {
+        self.looking.look()?;
+        if !self.looking.levels.as_ref().is_some_and(|levels| Arc::ptr_eq(levels, self.levels)) {
+            return Ok(None);
+        }
+        Ok(self.looking.rests.pop().map(|(n, rest)| (n, self.looking.sought[n], rest)))
+    }
+
+    fn found(&mut self, n: usize, version: Option<Version>) {
+        self.looking.values[n] = in_tables(version).value;
+    }
 }

@@ -27,8 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{
-    Call, DirEntry, FileLock, FileSystem, LogRegion, Operation, ReadMode, ReadRequest, ReadableFile,
-    WritableFile,
+    Call, DirEntry, FileLock, FileSystem, LogRegion, Operation, ReadMode, ReadableFile, WritableFile,
 };
 use crate::error::{Error, Result};
 use parking_lot::Mutex;
@@ -209,10 +208,6 @@ impl FileSystem for FaultyFs {
     fn open(&self, path: &Path, mode: ReadMode) -> Result<Arc<dyn ReadableFile>> {
         let inner = self.faults.run(Operation::Open, path, || self.inner.open(path, mode))?;
         Ok(Arc::new(FaultyReadable { inner, faults: self.faults.clone() }))
-    }
-
-    fn read_many(&self, requests: &mut [ReadRequest<'_>]) -> Vec<Result<()>> {
-        requests.iter_mut().map(|r| r.file.read_exact_at(r.buffer, r.offset)).collect()
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {

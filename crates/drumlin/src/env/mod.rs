@@ -18,6 +18,8 @@
 
 mod call;
 mod faulty;
+#[cfg(test)]
+mod listed;
 mod memory;
 mod real;
 #[cfg(test)]
@@ -62,21 +64,24 @@ pub struct DirEntry {
     pub is_dir: bool,
 }
 
-/// One positioned read of a [`FileSystem::read_many`] call.
-pub struct ReadRequest<'a> {
+/// One positioned read of a [`FileSystem::read_each`] call.
+pub struct Read {
     /// The file to read.
-    pub file: &'a dyn ReadableFile,
+    pub file: Arc<dyn ReadableFile>,
     /// Where the read starts, in bytes.
     pub offset: u64,
-    /// Filled whole, or the request fails.
-    pub buffer: &'a mut [u8],
+    /// How many bytes, all of which are read, or the read fails.
+    pub bytes: usize,
+    /// What who asks for it knows it by.
+    pub tag: usize,
 }
 
-impl ReadRequest<'_> {
-    /// True if a [`FileSystem::read_many`] may read them by their descriptors alone: they are several, and all have one.
-    pub fn are_direct(requests: &[ReadRequest<'_>]) -> bool {
-        requests.len() > 1 && requests.iter().all(|request| request.file.descriptor().is_some())
-    }
+/// Who asks for reads, and takes what they find while others are under way.
+pub trait Reads {
+    /// The next read to begin; none while there is none, which may change with the next [`take`](Reads::take).
+    fn next(&mut self) -> Option<Read>;
+    /// The bytes of the read of this tag, or why there are none. Once for each read.
+    fn take(&mut self, tag: usize, found: Result<&[u8]>);
 }
 
 /// A file system. Every call may fail; errors name the path.
@@ -91,11 +96,10 @@ pub trait FileSystem: Send + Sync + 'static {
     fn create(&self, path: &Path) -> Result<Box<dyn WritableFile>>;
     /// Opens a file for positioned reads.
     fn open(&self, path: &Path, mode: ReadMode) -> Result<Arc<dyn ReadableFile>>;
-    /// Performs several reads, in parallel where the system can; one result per request, in
-    /// order. The default takes what is in memory, asks the system to fetch the rest side by
-    /// side, and then waits for each.
-    fn read_many(&self, requests: &mut [ReadRequest<'_>]) -> Vec<Result<()>> {
-        read_side_by_side(requests)
+    /// Reads what is asked for until nothing is: several at a time where the system can, and whoever asks computes meanwhile. In any order.
+    /// The default takes what is in memory, asks the system to fetch the rest side by side, and then waits for each.
+    fn read_each(&self, reads: &mut dyn Reads) {
+        read_side_by_side(reads);
     }
     /// Renames a file over `to`. Durable after `sync_dir` of the directory.
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
@@ -143,7 +147,7 @@ pub trait ReadableFile: Send + Sync {
     fn bytes(&self) -> u64;
     /// The path it was opened by.
     fn path(&self) -> &Path;
-    /// Where reads go past the page cache, what the system knows the file by: [`FileSystem::read_many`] may read by it, and not
+    /// Where reads go past the page cache, what the system knows the file by: [`FileSystem::read_each`] may read by it, and not
     /// by [`read_exact_at`](ReadableFile::read_exact_at), which a file in front of another that passes it on does not see then.
     /// None by default.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
@@ -247,23 +251,46 @@ impl std::fmt::Debug for Env {
     }
 }
 
-/// What is in memory is taken, the rest asked for, then waited for one by one.
-fn read_side_by_side(requests: &mut [ReadRequest<'_>]) -> Vec<Result<()>> {
-    if let [only] = requests {
-        return vec![only.file.read_exact_at(only.buffer, only.offset)];
-    }
-    let mut done = Vec::with_capacity(requests.len());
-    for request in &mut *requests {
-        let cached = request.file.read_cached(request.buffer, request.offset);
-        if !cached {
-            request.file.prefetch(request.offset, request.buffer.len() as u64);
+/// So many reads are asked of the system side by side, at most.
+const SIDE_BY_SIDE_MAX: usize = 128;
+/// So many bytes of them, and a read.
+const SIDE_BY_SIDE_BYTES: usize = 8 << 20;
+
+/// See [`FileSystem::read_each`].
+fn read_side_by_side(reads: &mut dyn Reads) {
+    loop {
+        let (mut window, mut bytes) = (Vec::new(), 0);
+        while window.len() < SIDE_BY_SIDE_MAX
+            && bytes < SIDE_BY_SIDE_BYTES
+            && let Some(read) = reads.next()
+        {
+            bytes += read.bytes;
+            window.push(read);
         }
-        done.push(cached);
+        match &window[..] {
+            [] => return,
+            [only] => {
+                let mut buffer = vec![0; only.bytes];
+                let found = only.file.read_exact_at(&mut buffer, only.offset);
+                reads.take(only.tag, found.map(|()| &buffer[..]));
+                continue;
+            }
+            _ => {}
+        }
+        let cached = |read: Read| {
+            let mut buffer = vec![0; read.bytes];
+            let is_cached = read.file.read_cached(&mut buffer, read.offset);
+            if !is_cached {
+                read.file.prefetch(read.offset, read.bytes as u64);
+            }
+            (read, buffer, is_cached)
+        };
+        let begun: Vec<_> = window.into_iter().map(cached).collect();
+        for (read, mut buffer, is_cached) in begun {
+            let found = if is_cached { Ok(()) } else { read.file.read_exact_at(&mut buffer, read.offset) };
+            reads.take(read.tag, found.map(|()| &buffer[..]));
+        }
     }
-    let read = |(request, done): (&mut ReadRequest<'_>, bool)| {
-        if done { Ok(()) } else { request.file.read_exact_at(request.buffer, request.offset) }
-    };
-    requests.iter_mut().zip(done).map(read).collect()
 }
 
 /// Joins a directory and a file name.

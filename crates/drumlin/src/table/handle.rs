@@ -44,7 +44,7 @@ use crate::table::{Shelf, TableCheck, TableMeta, TableOptions, Version, file_nam
 
 use search::FetchedBlock;
 pub use search::{Look, Missed};
-pub use steps::{Given, Step, Wanted, read_together};
+pub use steps::{Given, Name, Step, Wanted};
 
 /// One table of a store.
 pub struct TableHandle {

@@ -48,7 +48,7 @@ mod warm;
 mod writer;
 
 pub use cursor::{CursorOptions, TableCursor};
-pub use handle::{Given, Look, Missed, Step, TableHandle, Wanted, read_together};
+pub use handle::{Given, Look, Missed, Name, Step, TableHandle, Wanted};
 pub use hashed::Verdicts;
 pub use meta::TableMeta;
 pub use pile::pile_columns;

@@ -245,8 +245,8 @@ impl Resident {
     }
 
     /// The file.
-    pub(super) fn file(&self) -> &dyn ReadableFile {
-        &*self.file
+    pub(super) fn file(&self) -> &Arc<dyn ReadableFile> {
+        &self.file
     }
 
     /// Starts to load what `may_contain` will look at.

@@ -4,16 +4,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::levels::Rest;
 use super::*;
 use crate::cache::BlockCache;
 use crate::dice::Dice;
 use crate::env::{Fault, FaultyFs, FileSystem, MemFs, Operation};
+use crate::error::Result;
 use crate::iter::{Cursor, Horizons, Merge, RangeTombstone, SEEK_STAGES, Tombstones};
 use crate::key::{Bytewise, KeyHasher, Kind, Lsn, bytewise, compare_versions};
 use crate::options::KeyspaceOptions;
 use crate::table::{
-    CursorOptions, Shelf, TableHandle, TableId, TableOptions, TableWriter, file_name, temporary_name,
+    CursorOptions, Shelf, TableHandle, TableId, TableOptions, TableWriter, Version, file_name, temporary_name,
 };
 
 /// One version: key, LSN, kind, value.
@@ -126,7 +126,24 @@ fn random_store(seed: u64) -> Store {
     Store { rows, tombstones, levels }
 }
 
-/// Nothing stays cached: all is read, round after round.
+/// Keys that memory could not tell of, and what tables have for them.
+#[derive(Default)]
+struct Left<'a> {
+    keys: Vec<(usize, Sought<'a>, Rest)>,
+    found: Vec<(usize, Option<Version>)>,
+}
+
+impl<'a> Keys<'a> for Left<'a> {
+    fn next(&mut self) -> Result<Option<(usize, Sought<'a>, Rest)>> {
+        Ok(self.keys.pop())
+    }
+
+    fn found(&mut self, number: usize, version: Option<Version>) {
+        self.found.push((number, version));
+    }
+}
+
+/// Nothing stays cached: all is read.
 #[test]
 fn many_keys_read_as_each_by_itself() {
     for seed in 1..60 {
@@ -145,17 +162,20 @@ fn many_keys_read_as_each_by_itself() {
                     Cached::Left(rest) => Some(rest),
                 },
             };
-            let mut left = Vec::new();
+            let mut left = Left::default();
             for (n, sought) in sought.iter().enumerate() {
-                left.extend(rest(n, sought.key, sought.hash).map(|rest| (*sought, rest)));
+                left.keys.extend(rest(n, sought.key, sought.hash).map(|rest| (n, *sought, rest)));
             }
-            let keys: Vec<Sought<'_>> = left.iter().map(|(sought, _)| *sought).collect();
             drop(guard);
-            let found = store.levels.go_on_together(left, at).unwrap();
-            for (Sought { key, hash }, found) in keys.into_iter().zip(found) {
+            let mut keys: Vec<usize> = left.keys.iter().map(|(n, ..)| *n).collect();
+            store.levels.go_on_together(&*MemFs::new(), &mut left, at).unwrap();
+            for (n, found) in left.found {
+                let Sought { key, hash } = sought[n];
                 let alone = store.levels.get(key, hash, at).unwrap();
                 assert_eq!(found, alone, "seed {seed}, {} at {at:?}", key.escape_ascii());
+                keys.retain(|key| *key != n);
             }
+            assert_eq!(keys, [], "seed {seed}: each is told");
         }
     }
 }

@@ -37,7 +37,7 @@ pub use edit::{Change, LEVEL_MAX, VersionEdit};
 pub use identity::{Identity, STORE_FILE};
 pub use level::Level;
 pub use level_cursor::{LevelCursor, PartCursor};
-pub use levels::{Cached, Levels, Sought};
+pub use levels::{Cached, Levels, Rest, Sought};
 #[cfg(test)]
 pub use manifest::REWRITE_BYTES_MIN;
 pub use manifest::{Manifest, ManifestInfo, make_directory};
@@ -46,6 +46,7 @@ pub use settings::{decode_options, encode_options};
 #[cfg(test)]
 pub use state::Session;
 pub use state::StoreState;
+pub use together::Keys;
 pub use value_space::ValueSpace;
 
 pub(crate) use orphans::{is_table_name, value_file};

@@ -3,28 +3,40 @@
 //! Place: part of [`Levels`]; `db::lookups` asks first what is in memory, then, of the keys that are left, the files.
 //!
 //! Each key walks its own tables, newest first, from the one that memory could not tell of, and stops at the first that has an answer, as
-//! [`Levels::go_on`] does. What is done
-//! together is waiting: the blocks that the keys need next are asked of the device at once, a round after the other.
+//! [`Levels::go_on`] does. Where a walk needs a block it waits, others go on, and more keys are looked up in memory; the file system has
+//! the blocks read meanwhile, as many at a time as it can.
 //!
 //! Invariants:
 //! 1. The answer for a key is that of [`Levels::go_on`]: levels never change, so it makes no difference when a table is asked.
-//! 2. A round holds no more blocks than those of [`ROUND_BYTES`] and one; keys beyond wait for the next, the first ones first.
+//! 2. A block that several walks need is read once, as long as what was read comes to no more than [`KEPT_BYTES`].
 //! 3. No file is read while the epoch is pinned.
 //!
-//! Complexity: that of as many gets; rounds: as many as the key with the most blocks to read has, if the bytes suffice.
-//! Concurrency: values. Tests: `levels_tests`, tests/lookups.rs. Origin: ours.
+//! Complexity: that of as many gets. Concurrency: values. Tests: `levels_tests`, tests/lookups.rs. Origin: ours.
 
-use crate::error::Result;
+use smallvec::{SmallVec, smallvec};
+
+use crate::cache::SharedBlock;
+use crate::env::{FileSystem, Read, Reads};
+use crate::error::{Error, Result};
 use crate::key::Lsn;
-use crate::table::{Given, Step, TableHandle, Verdicts, Version, Wanted, read_together};
+use crate::table::{Given, Name, Step, TableHandle, Verdicts, Version, Wanted};
 
 use super::levels::{Levels, Rest, Sought, newer};
 
-/// Bytes of blocks from which on a round asks for no more.
-const ROUND_BYTES: u64 = 8 << 20;
+/// Bytes of blocks that are kept for other walks.
+const KEPT_BYTES: usize = 8 << 20;
+
+/// Who looks many keys up: has the keys, and takes what is found.
+pub trait Keys<'a> {
+    /// The next key that memory could not tell of, by a number of its own, and what of its get is left. `None` behind the last.
+    fn next(&mut self) -> Result<Option<(usize, Sought<'a>, Rest)>>;
+    /// What the tables have for the key of this number. Once for each.
+    fn found(&mut self, number: usize, version: Option<Version>);
+}
 
 /// A key on its way through its tables.
 struct Walk<'a, I> {
+    number: usize,
     sought: Sought<'a>,
     /// The table that is asked; none behind the last.
     table: Option<&'a TableHandle>,
@@ -52,40 +64,161 @@ impl<'a, I: Iterator<Item = &'a TableHandle>> Walk<'a, I> {
     }
 }
 
+/// A block that was needed.
+enum Needed<'a> {
+    /// Read for these walks.
+    UnderWay(Wanted<'a>, SmallVec<[usize; 2]>),
+    Here(SharedBlock),
+    /// Was here.
+    Gone,
+}
+
+/// All walks, and what they wait for.
+struct Together<'a, 'k, I, B> {
+    at: Lsn,
+    keys: &'k mut dyn Keys<'a>,
+    begin: B,
+    walks: Vec<Walk<'a, I>>,
+    /// Walks whose block is here.
+    ready: Vec<usize>,
+    /// By the tags of their reads.
+    needed: Vec<(Name, Needed<'a>)>,
+    /// Bytes of those that are here.
+    kept: usize,
+    /// The first error: nothing is begun behind it.
+    failed: Option<Error>,
+}
+
 impl Levels {
-    /// [`Levels::go_on`] for each, in their order. May read files, so the epoch must not be pinned.
-    pub fn go_on_together(&self, sought: Vec<(Sought<'_>, Rest)>, at: Lsn) -> Result<Vec<Option<Version>>> {
-        let mut walks: Vec<_> = sought.into_iter().map(|(sought, rest)| self.walk(sought, rest)).collect();
+    /// [`Levels::go_on`] for each of the keys. May read files, so the epoch must not be pinned.
+    ///
+    /// # Errors
+    /// The first that a get meets; what other keys have may have been told before.
+    pub fn go_on_together<'a>(&'a self, fs: &dyn FileSystem, keys: &mut dyn Keys<'a>, at: Lsn) -> Result<()> {
+        let begin = |number, sought: Sought<'a>, rest| {
+            let Rest { from, known, .. } = rest;
+            let mut candidates = self.candidates(sought.key, from).map(|(_, table)| table);
+            Walk {
+                number,
+                sought,
+                table: candidates.next(),
+                candidates,
+                known,
+                given: Given::default(),
+                found: None,
+            }
+        };
+        let mut together = Together {
+            at,
+            keys,
+            begin,
+            walks: Vec::new(),
+            ready: Vec::new(),
+            needed: Vec::new(),
+            kept: 0,
+            failed: None,
+        };
+        fs.read_each(&mut together);
+        together.failed.map_or(Ok(()), Err)
+    }
+}
+
+impl<'a, I, B> Together<'a, '_, I, B>
+where
+    I: Iterator<Item = &'a TableHandle>,
+    B: Fn(usize, Sought<'a>, Rest) -> Walk<'a, I>,
+{
+    /// The next read, if one is needed before another is over.
+    fn go_on(&mut self) -> Result<Option<Read>> {
         loop {
-            let mut wanted = Vec::new();
-            let mut bytes = 0;
-            for (n, walk) in walks.iter_mut().enumerate() {
-                if bytes >= ROUND_BYTES {
-                    break;
+            let n = match self.ready.pop() {
+                Some(n) => n,
+                None => match self.keys.next()? {
+                    None => return Ok(None),
+                    Some((number, sought, rest)) => {
+                        self.walks.push((self.begin)(number, sought, rest));
+                        self.walks.len() - 1
+                    }
+                },
+            };
+            let walk = &mut self.walks[n];
+            match walk.go_on(self.at)? {
+                None => self.keys.found(walk.number, walk.found.take()),
+                Some(block) => {
+                    if let Some(read) = self.wait_for(n, block)? {
+                        return Ok(Some(read));
+                    }
                 }
-                if let Some(block) = walk.go_on(at)? {
-                    bytes += block.bytes();
-                    wanted.push((n, block));
-                }
-            }
-            if wanted.is_empty() {
-                return Ok(walks.into_iter().map(|walk| walk.found).collect());
-            }
-            let (keys, wanted): (Vec<usize>, Vec<Wanted<'_>>) = wanted.into_iter().unzip();
-            let blocks = read_together(&wanted)?;
-            for ((n, wanted), block) in keys.into_iter().zip(&wanted).zip(blocks) {
-                walks[n].given.add(wanted, block);
             }
         }
     }
 
-    fn walk<'a>(
-        &'a self,
-        sought: Sought<'a>,
-        rest: Rest,
-    ) -> Walk<'a, impl Iterator<Item = &'a TableHandle> + 'a> {
-        let Rest { from, known, .. } = rest;
-        let mut candidates = self.candidates(sought.key, from).map(|(_, table)| table);
-        Walk { sought, table: candidates.next(), candidates, known, given: Given::default(), found: None }
+    /// Has a walk wait for a block: the read of it, if it is to be read now.
+    fn wait_for(&mut self, walk: usize, block: Wanted<'a>) -> Result<Option<Read>> {
+        let name = block.name();
+        let tag = self.needed.iter().position(|(needed, _)| *needed == name).unwrap_or(self.needed.len());
+        if tag == self.needed.len() {
+            self.needed.push((name, Needed::Gone));
+        }
+        match &mut self.needed[tag].1 {
+            Needed::UnderWay(_, walks) => walks.push(walk),
+            Needed::Here(found) => {
+                self.walks[walk].given.add(name, found.clone());
+                self.ready.push(walk);
+            }
+            needed @ Needed::Gone => {
+                let read = block.read(tag);
+                if read.is_none() {
+                    let found = block.fetch()?;
+                    self.arrived(tag, &[walk], found);
+                    return Ok(None);
+                }
+                *needed = Needed::UnderWay(block, smallvec![walk]);
+                return Ok(read);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Gives a block to the walks that wait for it.
+    fn arrived(&mut self, tag: usize, walks: &[usize], block: SharedBlock) {
+        let (name, _) = self.needed[tag];
+        for walk in walks {
+            self.walks[*walk].given.add(name, block.clone());
+        }
+        self.ready.extend_from_slice(walks);
+        if self.kept >= KEPT_BYTES {
+            self.kept = 0;
+            let here = self.needed.iter_mut().map(|(_, needed)| needed);
+            here.filter(|needed| matches!(needed, Needed::Here(_))).for_each(|needed| *needed = Needed::Gone);
+        }
+        self.kept += block.len();
+        self.needed[tag].1 = Needed::Here(block);
+    }
+}
+
+impl<'a, I, B> Reads for Together<'a, '_, I, B>
+where
+    I: Iterator<Item = &'a TableHandle>,
+    B: Fn(usize, Sought<'a>, Rest) -> Walk<'a, I>,
+{
+    fn next(&mut self) -> Option<Read> {
+        if self.failed.is_some() {
+            return None;
+        }
+        self.go_on().unwrap_or_else(|error| {
+            self.failed = Some(error);
+            None
+        })
+    }
+
+    fn take(&mut self, tag: usize, found: Result<&[u8]>) {
+        let Needed::UnderWay(block, walks) = std::mem::replace(&mut self.needed[tag].1, Needed::Gone) else {
+            return;
+        };
+        match found.and_then(|stored| block.arrived(stored)) {
+            Ok(block) => self.arrived(tag, &walks, block),
+            Err(error) => _ = self.failed.get_or_insert(error),
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Every call can be made to fail, in every way that fits it, and nothing else changes.
 
 use super::*;
+use crate::env::listed::read_listed;
 use crate::env::{Keep, MemFs};
 
 /// A workload that makes each call at least once; stops at the first error.
@@ -22,16 +23,11 @@ fn workload(fs: &dyn FileSystem) -> Result<Vec<u8>> {
     let is_there = fs.exists(&b)?;
     assert!(is_there);
     let reader = fs.open(&b, ReadMode::Buffered)?;
-    let mut one = [0; 5];
-    let mut two = [0; 5];
-    let mut requests = [
-        ReadRequest { file: &*reader, offset: 0, buffer: &mut one },
-        ReadRequest { file: &*reader, offset: 5, buffer: &mut two },
-    ];
-    fs.read_many(&mut requests).into_iter().collect::<Result<()>>()?;
+    let halves = read_listed(|reads| fs.read_each(reads), &reader, &[(0, 5), (5, 5)], 2);
+    let halves = halves.into_iter().collect::<Result<Vec<_>>>()?;
     fs.remove(&b)?;
     drop(lock);
-    Ok([one, two].concat())
+    Ok(halves.concat())
 }
 
 const CALLS: u64 = 17;
@@ -66,7 +62,7 @@ fn every_call_can_be_the_one_that_fails() {
             faulty.fail_at(number, fault);
             let error = workload(&*faulty).unwrap_err();
             assert!(is_expected(&error), "{fault:?} at {number}: {error}");
-            // Requests of one `read_many` are calls of their own: all are made.
+            // Reads side by side are calls of their own: all are made.
             let calls = if number == 14 { 16 } else { number + 1 };
             assert_eq!((faulty.calls(), faulty.injected()), (calls, 1), "{fault:?} at {number}");
             // The call reached the file system below, or did not. (A read is pointless to repeat.)

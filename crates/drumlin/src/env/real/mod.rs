@@ -36,7 +36,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{DirEntry, FileLock, FileSystem, LogRegion, ReadMode, ReadRequest, ReadableFile, WritableFile};
+use super::{DirEntry, FileLock, FileSystem, LogRegion, Read, ReadMode, ReadableFile, Reads, WritableFile};
 use crate::error::{Error, Result};
 
 /// The operating system's file system.
@@ -108,10 +108,14 @@ impl FileSystem for RealFs {
     }
 
     #[cfg(target_os = "linux")]
-    fn read_many(&self, requests: &mut [ReadRequest<'_>]) -> Vec<Result<()>> {
-        match ReadRequest::are_direct(requests) {
-            true => self.rings.read_many(requests),
-            false => super::read_side_by_side(requests),
+    fn read_each(&self, reads: &mut dyn Reads) {
+        if let Some(first) = reads.next() {
+            let is_direct = first.file.descriptor().is_some();
+            let mut reads = Looked { first: Some(first), rest: reads };
+            match is_direct {
+                true => self.rings.read_each(&mut reads),
+                false => super::read_side_by_side(&mut reads),
+            }
         }
     }
 
@@ -163,6 +167,24 @@ impl FileSystem for RealFs {
 
     fn boot_id(&self) -> [u8; 16] {
         self.boot_id
+    }
+}
+
+/// Reads of which the first was taken to look at it.
+#[cfg(target_os = "linux")]
+struct Looked<'a> {
+    first: Option<Read>,
+    rest: &'a mut dyn Reads,
+}
+
+#[cfg(target_os = "linux")]
+impl Reads for Looked<'_> {
+    fn next(&mut self) -> Option<Read> {
+        self.first.take().or_else(|| self.rest.next())
+    }
+
+    fn take(&mut self, tag: usize, found: Result<&[u8]>) {
+        self.rest.take(tag, found);
     }
 }
 

@@ -2,10 +2,11 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use super::*;
+use crate::env::listed::read_listed;
 use crate::env::real::file::RealReadable;
 use crate::env::{ReadMode, ReadableFile};
 
@@ -19,8 +20,8 @@ impl Written {
         Written(path)
     }
 
-    fn open(&self) -> RealReadable {
-        RealReadable::open(&self.0, ReadMode::Direct).unwrap()
+    fn open(&self) -> Arc<dyn ReadableFile> {
+        Arc::new(RealReadable::open(&self.0, ReadMode::Direct).unwrap())
     }
 }
 
@@ -38,16 +39,14 @@ fn rings_refused() -> Rings {
     Rings { refused: AtomicBool::new(true), ..Rings::default() }
 }
 
-/// Reads `lengths` bytes at the offsets, and says what each came to.
-fn read(rings: &Rings, file: &dyn ReadableFile, ranges: &[(u64, usize)]) -> Vec<Result<Vec<u8>>> {
-    let mut buffers: Vec<Vec<u8>> = ranges.iter().map(|(_, bytes)| vec![0; *bytes]).collect();
-    let mut requests: Vec<ReadRequest<'_>> = ranges
-        .iter()
-        .zip(&mut buffers)
-        .map(|((offset, _), buffer)| ReadRequest { file, offset: *offset, buffer })
-        .collect();
-    let done = rings.read_many(&mut requests);
-    done.into_iter().zip(buffers).map(|(done, buffer)| done.map(|()| buffer)).collect()
+/// What the ranges come to, so many read at a time.
+fn read(
+    rings: &Rings,
+    file: &Arc<dyn ReadableFile>,
+    ranges: &[(u64, usize)],
+    together: usize,
+) -> Vec<Result<Vec<u8>>> {
+    read_listed(|reads| rings.read_each(reads), file, ranges, together)
 }
 
 fn check(path: &Path, file_bytes: usize, ranges: &[(u64, usize)], found: Vec<Result<Vec<u8>>>) {
@@ -92,9 +91,11 @@ fn many_reads_are_those_of_one() {
     for rings in [Rings::default(), rings_refused()] {
         for count in [1, 2, 16, DEPTH as u64, DEPTH as u64 + 1, 500] {
             let ranges = ranges(count, bytes);
-            check(&written.0, bytes, &ranges, read(&rings, &file, &ranges));
+            for together in [1, 2, 5, 1000] {
+                check(&written.0, bytes, &ranges, read(&rings, &file, &ranges, together));
+            }
         }
-        let used = file.is_direct() && IoUring::new(2).is_ok() && !rings.refused.into_inner();
+        let used = file.descriptor().is_some() && IoUring::new(2).is_ok() && !rings.refused.into_inner();
         assert_eq!(rings.idle.lock().len(), usize::from(used), "one thread needs one, again and again");
     }
 }
@@ -110,7 +111,7 @@ fn threads_read_by_rings_of_their_own() {
             scope.spawn(move || {
                 for round in 0..30 {
                     let ranges = ranges(20 + thread * 7 + round, bytes);
-                    check(path, bytes, &ranges, read(rings, file, &ranges));
+                    check(path, bytes, &ranges, read(rings, file, &ranges, 1 + round as usize));
                 }
             });
         }
@@ -123,15 +124,15 @@ fn what_a_broken_ring_does_not_read_is_read_all_the_same() {
     let bytes = 1 << 20;
     let written = Written::new("broken", bytes);
     let (file, rings) = (written.open(), Rings::default());
-    let Some(ring) = IoUring::new(DEPTH as u32).ok().filter(|_| file.is_direct()) else { return };
+    let Some(ring) = IoUring::new(DEPTH as u32).ok().filter(|_| file.descriptor().is_some()) else { return };
     // Its descriptor is now one of something that takes no entries.
     let other = std::fs::File::open("/dev/null").unwrap();
     // SAFETY: both are open, and the ring's own is its alone. It never had an entry.
     assert!(unsafe { libc::dup2(other.as_raw_fd(), ring.as_raw_fd()) } >= 0);
-    rings.put_back(Ring { ring, room: Aligned::default() });
+    rings.put_back(Ring { ring, memory: Aligned::default() });
     let ranges: Vec<(u64, usize)> = (0..20).map(|n| (n * 8191, 5000)).collect();
-    check(&written.0, bytes, &ranges, read(&rings, &file, &ranges));
-    assert_eq!(rings.idle.lock().len(), 0, "nobody takes it again");
+    check(&written.0, bytes, &ranges, read(&rings, &file, &ranges, 20));
+    assert_eq!(rings.idle.lock().len(), 1, "nobody takes it again: those behind it are read by another");
 }
 
 #[test]
@@ -139,19 +140,19 @@ fn what_a_broken_ring_has_taken_is_waited_for() {
     let Ok(mut ring) = IoUring::new(4) else { return };
     let (reader, mut writer) = std::io::pipe().unwrap();
     let mut found = [0u8; 2];
+    let mut flight = Flight::new(&mut ring);
     for (number, byte) in found.iter_mut().enumerate() {
         let read = opcode::Read::new(types::Fd(reader.as_raw_fd()), byte, 1).build().user_data(number as u64);
-        // SAFETY: `found` outlives `complete`, which is what is tested.
-        unsafe { ring.submission().push(&read) }.unwrap();
-        if number == 0 {
-            assert_eq!(ring.submit().unwrap(), 1);
+        if number == 1 {
+            let other = std::fs::File::open("/dev/null").unwrap();
+            // SAFETY: both are open. The ring itself lives on, since its memory is mapped.
+            assert!(unsafe { libc::dup2(other.as_raw_fd(), flight.ring.as_raw_fd()) } >= 0);
         }
+        // SAFETY: `found` outlives the flight, which is what is tested.
+        unsafe { flight.begin(&read) };
+        assert_eq!(flight.whole, number == 0);
     }
-    let other = std::fs::File::open("/dev/null").unwrap();
-    // SAFETY: both are open. The ring itself lives on, since its memory is mapped.
-    assert!(unsafe { libc::dup2(other.as_raw_fd(), ring.as_raw_fd()) } >= 0);
     let (returned, returns) = mpsc::channel();
-    let mut results = [0; 2];
     std::thread::scope(|scope| {
         let early = scope.spawn(move || {
             // There is nothing to read before that; who does not wait comes back at once.
@@ -159,10 +160,55 @@ fn what_a_broken_ring_has_taken_is_waited_for() {
             writer.write_all(&[7, 8]).unwrap();
             early
         });
-        assert!(!complete(&mut ring, &mut results), "it did not take the second");
+        drop(flight);
         // Refused where nobody listens any more.
         let _ = returned.send(());
         assert!(!early.join().unwrap(), "it came back before the first was read");
     });
-    assert_eq!((results, found), ([1, 0], [7, 0]));
+    assert_eq!(found, [7, 0], "it did not take the second");
+}
+
+#[test]
+fn pages_of_a_room_are_of_one_read() {
+    let mut room = Room(u64::MAX);
+    let mut taken = Vec::new();
+    for step in 0..10_000u64 {
+        let drawn = (step + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
+        let pages = if drawn % 50 == 0 { DEPTH } else { 1 + drawn as usize % 9 };
+        let held = taken.iter().fold(0u64, |held, (first, pages)| held | Room::bits(*first, *pages));
+        assert_eq!(room.0, !held);
+        let fits = (0..=DEPTH - pages).find(|first| held & Room::bits(*first, pages) == 0);
+        let first = room.take(pages);
+        assert_eq!(first, fits, "{pages} pages beside {held:064b}");
+        taken.extend(first.map(|first| (first, pages)));
+        if first.is_none() || drawn % 3 == 0 {
+            let (first, pages) = taken.swap_remove(drawn as usize % taken.len());
+            room.give_back(first, pages);
+        }
+    }
+}
+
+#[test]
+fn a_ring_waits_for_what_is_under_way_where_who_asked_panics() {
+    /// Panics at the first that it is given.
+    struct Panics(Vec<Read>);
+    impl Reads for Panics {
+        fn next(&mut self) -> Option<Read> {
+            self.0.pop()
+        }
+        fn take(&mut self, _: usize, _: Result<&[u8]>) {
+            panic!("at the first");
+        }
+    }
+    let bytes = 1 << 20;
+    let written = Written::new("panics", bytes);
+    let (file, rings) = (written.open(), Rings::default());
+    if IoUring::new(2).is_err() || file.descriptor().is_none() {
+        return;
+    }
+    let reads = (0..40).map(|tag| Read { file: file.clone(), offset: tag as u64 * 8192, bytes: 4096, tag });
+    let mut panics = Panics(reads.collect());
+    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| rings.read_each(&mut panics)));
+    assert!(caught.is_err());
+    assert_eq!(rings.idle.lock().len(), 0, "nobody takes it again");
 }

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
+use crate::env::listed::read_listed;
 use crate::env::stores::store;
-use crate::env::{Clock, Env, PAGE_BYTES, ReadRequest};
+use crate::env::{Clock, Env, PAGE_BYTES};
 
 /// A fresh directory, removed at the end.
 struct Directory(PathBuf);
@@ -103,7 +104,7 @@ fn creating_an_existing_file_empties_it() {
 }
 
 #[test]
-fn many_reads_answer_each_request_apart() {
+fn many_reads_are_answered_each_apart() {
     let dir = Directory::new();
     let bytes = pattern(100_000);
     let system = RealFs::new();
@@ -113,21 +114,17 @@ fn many_reads_answer_each_request_apart() {
         file.append(&bytes).unwrap();
         file.sync().unwrap();
         let file = system.open(&path, mode).unwrap();
-        let mut buffers = [vec![0; 10], vec![0; 5000], vec![0; 10], vec![0; 1]];
-        let offsets = [0, 90_001, 99_995, 50_000];
-        let mut requests: Vec<_> = (buffers.iter_mut().zip(offsets))
-            .map(|(buffer, offset)| ReadRequest { file: &*file, offset, buffer })
-            .collect();
-        let done = system.read_many(&mut requests);
-        assert_eq!(done.iter().map(|d| d.is_ok()).collect::<Vec<_>>(), [true, true, false, true], "{mode:?}");
-        assert!(done[2].as_ref().unwrap_err().is_corruption());
-        for i in [0, 1, 3] {
-            assert_eq!(buffers[i], bytes[offsets[i] as usize..][..buffers[i].len()], "{mode:?} {i}");
+        let ranges = [(0, 10), (90_001, 5000), (99_995, 10), (50_000, 1), (7, 0)];
+        for (ranges, together) in [(&ranges[..], 9), (&ranges, 2), (&ranges, 1), (&ranges[..1], 1), (&[], 1)]
+        {
+            let found = read_listed(|reads| system.read_each(reads), &file, ranges, together);
+            for (found, (offset, length)) in found.into_iter().zip(ranges) {
+                match bytes.get(*offset as usize..).and_then(|bytes| bytes.get(..*length)) {
+                    Some(bytes) => assert_eq!(found.unwrap(), bytes, "{mode:?} {offset}"),
+                    None => assert!(found.unwrap_err().is_corruption(), "{mode:?} {offset}"),
+                }
+            }
         }
-        let mut one = [0; 3];
-        let done = system.read_many(&mut [ReadRequest { file: &*file, offset: 7, buffer: &mut one }]);
-        assert!(done.len() == 1 && done[0].is_ok() && one == bytes[7..10]);
-        assert!(system.read_many(&mut []).is_empty());
     }
 }
 

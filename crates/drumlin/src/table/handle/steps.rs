@@ -1,12 +1,11 @@
 //! A get of one table in steps: it stops where it would have to read a block or a value, and says which.
 //!
-//! Place: `version` takes the gets of many keys so far, has the blocks that they want read together, and lets them go on.
+//! Place: `version` takes the gets of many keys so far, has the blocks that they want read, and lets each go on when its block is there.
 //!
 //! Invariants:
 //! 1. A get goes on with the blocks that it was given, whatever the cache has kept: each step ends it or wants a block that the
 //!    step before had not.
-//! 2. A block that several gets want is read once.
-//! 3. No file is read while the epoch is pinned; nor by a step, but to open a table.
+//! 2. No file is read while the epoch is pinned; nor by a step, but to open a table.
 //!
 //! Concurrency: as that of the table; a get in steps is one thread's. Tests: tests/lookups.rs,
 //! `version::levels_tests`.
@@ -16,10 +15,9 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::cache::SharedBlock;
-use crate::env::{ReadRequest, ReadableFile};
+use crate::env::{FileSystem, Read, Reads};
 use crate::error::Result;
 use crate::key::{Kind, Lsn};
-use crate::pages::{PageVec, Pages};
 use crate::table::hashed::Verdicts;
 use crate::table::index::{Index, Place};
 use crate::table::reads::block_was_read;
@@ -56,12 +54,12 @@ enum Source<'a> {
 pub struct Given(SmallVec<[(Name, SharedBlock); 2]>);
 
 /// File and offset.
-type Name = (TableId, u64);
+pub type Name = (TableId, u64);
 
 impl Given {
     /// Takes in what was read for it.
-    pub fn add(&mut self, wanted: &Wanted<'_>, block: SharedBlock) {
-        self.0.push((wanted.name(), block));
+    pub fn add(&mut self, name: Name, block: SharedBlock) {
+        self.0.push((name, block));
     }
 
     fn get(&self, name: Name) -> Option<&SharedBlock> {
@@ -135,7 +133,7 @@ impl TableHandle {
             }
             values.push(cached);
         }
-        let mut read = read_together(&wanted)?.into_iter();
+        let mut read = read_together(&*self.shelf.fs, &wanted)?.into_iter();
         Ok(values.into_iter().filter_map(|value| value.or_else(|| read.next())).collect())
     }
 
@@ -166,12 +164,8 @@ impl TableHandle {
 }
 
 impl Wanted<'_> {
-    /// Bytes of the block in its file.
-    pub fn bytes(&self) -> u64 {
-        self.place.bytes
-    }
-
-    fn name(&self) -> Name {
+    /// What it is known by: two that have the same are the same block.
+    pub fn name(&self) -> Name {
         let file = match &self.source {
             Source::Table(..) => self.table.meta.id,
             Source::Values(file, ..) => file.id(),
@@ -179,20 +173,19 @@ impl Wanted<'_> {
         (file, self.place.offset)
     }
 
-    fn file(&self) -> &dyn ReadableFile {
-        match &self.source {
+    /// What to ask of the file system, by this tag; none if it is larger than what is read at once, and is for [`fetch`](Wanted::fetch).
+    pub fn read(&self, tag: usize) -> Option<Read> {
+        let file = match &self.source {
             Source::Table(resident, _) => resident.file(),
             Source::Values(_, open, ..) => open.file(),
-        }
+        };
+        let Place { offset, bytes } = self.place;
+        let read = || Read { file: file.clone(), offset, bytes: bytes as usize, tag };
+        is_read_at_once(file.bytes(), self.place).then(read)
     }
 
-    /// True if it is one read into a buffer.
-    fn is_read_at_once(&self) -> bool {
-        is_read_at_once(self.file().bytes(), self.place)
-    }
-
-    /// Takes in what was read at its place.
-    fn arrived(&self, stored: &[u8]) -> Result<SharedBlock> {
+    /// Takes in what was read at its place. It is in the cache behind it, if that keeps it.
+    pub fn arrived(&self, stored: &[u8]) -> Result<SharedBlock> {
         let (resident, role) = match &self.source {
             Source::Table(resident, role) => (resident, role),
             Source::Values(file, _, value, reader) => {
@@ -207,8 +200,8 @@ impl Wanted<'_> {
         Ok(self.table.keep(self.place, *role, block))
     }
 
-    /// By a read of its own.
-    fn fetch(&self) -> Result<SharedBlock> {
+    /// By reads of its own.
+    pub fn fetch(&self) -> Result<SharedBlock> {
         match &self.source {
             Source::Table(resident, role) => {
                 self.table.fetch(resident, self.place, *role).map(FetchedBlock::into_shared)
@@ -218,40 +211,45 @@ impl Wanted<'_> {
     }
 }
 
-/// The blocks, in their order, each read once: asked of the device together, if the file system can. They are in the cache
+/// The blocks, in their order, each read once, several at a time if the file system can. They are in the cache
 /// behind it, if that keeps them. The epoch must not be pinned.
 ///
 /// # Errors
 /// That of the first, as they lie in their tables, that cannot be read or is corrupt.
-pub fn read_together(wanted: &[Wanted<'_>]) -> Result<Vec<SharedBlock>> {
-    let Some(first) = wanted.first() else { return Ok(Vec::new()) };
+fn read_together(fs: &dyn FileSystem, wanted: &[Wanted<'_>]) -> Result<Vec<SharedBlock>> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_unstable_by_key(|n| wanted[*n].name());
     order.dedup_by_key(|n| wanted[*n].name());
-    let at_once = |n: usize| wanted[n].is_read_at_once();
-    let mut buffers: Vec<(usize, PageVec<u8>)> = Vec::with_capacity(order.len());
-    for n in order.iter().copied().filter(|n| at_once(*n)) {
-        let mut buffer = PageVec::new_in(Pages);
-        buffer.resize(wanted[n].place.bytes as usize, 0);
-        buffers.push((n, buffer));
-    }
-    let mut requests = Vec::with_capacity(buffers.len());
-    for (n, buffer) in &mut buffers {
-        requests.push(ReadRequest { file: wanted[*n].file(), offset: wanted[*n].place.offset, buffer });
-    }
-    let done = first.table.shelf.fs.read_many(&mut requests);
-    drop(requests);
-    let mut read = done.into_iter().zip(&buffers);
-    let mut blocks = Vec::with_capacity(order.len());
-    for n in order.iter().copied() {
-        blocks.push(match if at_once(n) { read.next() } else { None } {
-            Some((done, (_, stored))) => done.and_then(|()| wanted[n].arrived(stored))?,
-            None => wanted[n].fetch()?,
-        });
-    }
+    let mut list = List { wanted, left: order.iter(), blocks: wanted.iter().map(|_| None).collect() };
+    fs.read_each(&mut list);
+    let blocks = order.iter().map(|n| list.blocks[*n].take().expect("each is read"));
+    let blocks: Vec<SharedBlock> = blocks.collect::<Result<_>>()?;
     let block_of = |wanted_one: &Wanted<'_>| {
         let at = order.binary_search_by_key(&wanted_one.name(), |n| wanted[*n].name());
         blocks[at.expect("every name is in order")].clone()
     };
     Ok(wanted.iter().map(block_of).collect())
+}
+
+/// Reads of [`read_together`]: by their place in the list.
+struct List<'w, 'a> {
+    wanted: &'w [Wanted<'a>],
+    left: std::slice::Iter<'w, usize>,
+    blocks: Vec<Option<Result<SharedBlock>>>,
+}
+
+impl Reads for List<'_, '_> {
+    fn next(&mut self) -> Option<Read> {
+        loop {
+            let n = *self.left.next()?;
+            match self.wanted[n].read(n) {
+                Some(read) => return Some(read),
+                None => self.blocks[n] = Some(self.wanted[n].fetch()),
+            }
+        }
+    }
+
+    fn take(&mut self, n: usize, found: Result<&[u8]>) {
+        self.blocks[n] = Some(found.and_then(|stored| self.wanted[n].arrived(stored)));
+    }
 }

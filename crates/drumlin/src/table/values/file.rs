@@ -54,8 +54,8 @@ pub(in crate::table) struct OpenFile(Arc<dyn ReadableFile>);
 
 impl OpenFile {
     /// For reads by others.
-    pub(in crate::table) fn file(&self) -> &dyn ReadableFile {
-        &*self.0
+    pub(in crate::table) fn file(&self) -> &Arc<dyn ReadableFile> {
+        &self.0
     }
 }
 
@@ -153,7 +153,7 @@ impl ValueFile {
         }
         let open = self.opened(shelf)?;
         block_was_read();
-        let block = self.sized(value, read_block(open.file(), self.origin(value), value.place)?)?;
+        let block = self.sized(value, read_block(&**open.file(), self.origin(value), value.place)?)?;
         Ok(self.keep(shelf, value, reader, block))
     }
 
