@@ -11,6 +11,7 @@ mod support {
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use drumlin::env::{Env, Fault, FaultyFs, FileSystem, MemFs, Operation};
 use drumlin::{Compression, Db, Error, Keyspace, KeyspaceOptions, Layout, Memory, Options, Slice};
@@ -208,6 +209,37 @@ fn the_device_is_asked_for_all_blocks_before_the_first_is_read() {
         keyspace.multi_get(&[key(7000), key(0)]).expect("reads");
         let events = fs.events();
         assert!(events.len() <= 1 && events.iter().all(|event| !event.ahead), "{layout:?}: {events:?}");
+    }
+}
+
+/// While blocks of the first keys are read, a table comes that stands before all others: the last keys are looked up in levels of which
+/// the first keys know nothing.
+#[test]
+fn what_comes_into_tables_meanwhile_hides_nothing() {
+    for layout in [Layout::Leveled, Layout::TRIE] {
+        let fs = WatchedFs::new(MemFs::new());
+        let options =
+            KeyspaceOptions { layout, compression: Compression::None, ..KeyspaceOptions::default() };
+        let db = Arc::new(open_with(fs.clone(), 256 << 20));
+        let keyspace = db.keyspace("k", options).expect("makes");
+        // So large that the blocks of a few are all that is read at once.
+        (0..60).for_each(|n| keyspace.put(key(n), vec![n as u8; 700 << 10]).expect("puts"));
+        db.flush().expect("flushes");
+        keyspace.compact().expect("compacts");
+        let keys: Vec<Vec<u8>> = (0..60).map(key).collect();
+        let came = Arc::new(AtomicBool::new(false));
+        let (there, writer, flusher) = (came.clone(), keyspace.clone(), db.clone());
+        fs.before_next_read(move || {
+            writer.put(key(59), "new").expect("puts");
+            flusher.flush().expect("flushes");
+            there.store(true, Ordering::Relaxed);
+        });
+        let found = keyspace.multi_get(&keys).expect("reads");
+        assert!(came.load(Ordering::Relaxed), "{layout:?}: nothing was read");
+        for (n, found) in found.iter().enumerate() {
+            let found = found.as_deref().unwrap_or_else(|| panic!("{layout:?}: key {n} is there"));
+            assert!(found == b"new" && n == 59 || found == vec![n as u8; 700 << 10], "{layout:?}: key {n}");
+        }
     }
 }
 

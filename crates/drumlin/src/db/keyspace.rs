@@ -268,10 +268,10 @@ impl Keyspace {
     /// [`Snapshot::multi_get`](crate::Snapshot::multi_get) for one instant. Never waits for a writer. A key may come more than
     /// once.
     ///
-    /// Costs as much as so many [gets](Keyspace::get), but they wait together: what has to be read is asked of the device for
-    /// up to 128 keys at once, in rounds, one for each block that one key needs after another. Holds the blocks of a round,
-    /// at most 8 MiB and a block. With [`direct_reads`](crate::Options::direct_reads) blocks are read one after the other where the system
-    /// keeps rings of requests (`io_uring`) from the process.
+    /// Costs as much as so many [gets](Keyspace::get), but they wait together: up to 128 keys are on their way at once, and what has to
+    /// be read for some is read while others are looked up in memory. Holds up to 8 MiB of blocks, and those that are being read: past the page
+    /// cache 256 KiB, else another 8 MiB, and a block. With [`direct_reads`](crate::Options::direct_reads) blocks are read one after the other
+    /// where the system keeps rings of requests (`io_uring`) from the process.
     ///
     /// # Errors
     /// [Those of a read](Keyspace#errors-of-reads): the first that is met ends it.

@@ -17,38 +17,52 @@ pub struct Event {
     pub place: (PathBuf, u64),
 }
 
-type Events = Arc<Mutex<Vec<Event>>>;
+/// What is written down, and what is done before the next read of a table.
+#[derive(Default)]
+struct Watch {
+    events: Vec<Event>,
+    first: Option<Box<dyn FnOnce() + Send>>,
+}
 
 /// Writes down, and passes everything on.
 pub struct WatchedFs {
     inner: Arc<dyn FileSystem>,
-    events: Events,
+    watch: Arc<Mutex<Watch>>,
 }
 
 impl WatchedFs {
     /// Watches what goes to `inner`.
     pub fn new(inner: Arc<dyn FileSystem>) -> Arc<WatchedFs> {
-        Arc::new(WatchedFs { inner, events: Arc::default() })
+        Arc::new(WatchedFs { inner, watch: Arc::default() })
     }
 
     /// What tables were asked for, in order.
     pub fn events(&self) -> Vec<Event> {
-        self.events.lock().unwrap().clone()
+        self.watch.lock().unwrap().events.clone()
     }
 
     /// Begins anew.
     pub fn forget(&self) {
-        self.events.lock().unwrap().clear();
+        self.watch.lock().unwrap().events.clear();
+    }
+
+    /// Whoever reads a table next does this before.
+    pub fn before_next_read(&self, first: impl FnOnce() + Send + 'static) {
+        self.watch.lock().unwrap().first = Some(Box::new(first));
     }
 }
 
-struct WatchedFile(Arc<dyn ReadableFile>, Events);
+struct WatchedFile(Arc<dyn ReadableFile>, Arc<Mutex<Watch>>);
 
 impl WatchedFile {
     fn note(&self, ahead: bool, offset: u64) {
         let path = self.0.path();
         if path.extension().is_some_and(|extension| extension == "tbl") {
-            self.1.lock().unwrap().push(Event { ahead, place: (path.to_path_buf(), offset) });
+            let mut watch = self.1.lock().unwrap();
+            watch.events.push(Event { ahead, place: (path.to_path_buf(), offset) });
+            let first = if ahead { None } else { watch.first.take() };
+            drop(watch);
+            first.into_iter().for_each(|first| first());
         }
     }
 }
@@ -84,7 +98,7 @@ impl FileSystem for WatchedFs {
         self.inner.create(path)
     }
     fn open(&self, path: &Path, mode: ReadMode) -> Result<Arc<dyn ReadableFile>> {
-        Ok(Arc::new(WatchedFile(self.inner.open(path, mode)?, self.events.clone())))
+        Ok(Arc::new(WatchedFile(self.inner.open(path, mode)?, self.watch.clone())))
     }
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
         self.inner.rename(from, to)
