@@ -132,7 +132,7 @@ fn what_a_broken_ring_does_not_read_is_read_all_the_same() {
     rings.put_back(Ring { ring, memory: Aligned::default() });
     let ranges: Vec<(u64, usize)> = (0..20).map(|n| (n * 8191, 5000)).collect();
     check(&written.0, bytes, &ranges, read(&rings, &file, &ranges, 20));
-    let mut idle = rings.idle.into_inner();
+    let idle = rings.idle.into_inner();
     assert!(
         idle.len() == 1 && idle[0].ring.submit().is_ok(),
         "another read what came behind it, and is kept"
