@@ -6,11 +6,14 @@
 //! 2. With `--json` it is one object on one line instead: `{"error":...,"kind":...}`, and `"durable":N` if a load
 //!    stopped half way.
 //! 3. What is no failure is a note; with `--json` `{"note":...}`, and `"line":N` if it is about a line of an input.
-//! 4. Help and version are answers: on standard output, exit code 0, and 1 if they cannot be written.
+//! 4. Help and version are answers: on standard output, exit code 0, and 1 if they cannot be written. Help that nobody asked for, since
+//!    a command is missing, is misuse and goes to standard error, but it is no message.
 
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
+
+use clap::error::ErrorKind;
 
 use crate::advice;
 use crate::args::Args;
@@ -81,7 +84,7 @@ pub fn unparsed(error: &clap::Error) -> ExitCode {
             }
         };
     }
-    let plain = styled.to_string();
+    let plain = in_words(&styled.to_string());
     let text = plain.strip_prefix("error: ").unwrap_or(&plain);
     let failure = Failure::Usage(text.trim_end().into());
     if std::env::args_os().any(|arg| arg == OsStr::new("--json")) {
@@ -89,13 +92,23 @@ pub fn unparsed(error: &clap::Error) -> ExitCode {
         let words: Vec<&str> = first.split_whitespace().collect();
         tell_json(&words.join(" "), &failure);
     } else if io::stderr().is_terminal() && output::style_is_wanted() {
-        let text = styled.ansi().to_string().replacen("error:", "drumlin:", 1);
+        let text = in_words(&styled.ansi().to_string()).replacen("error:", "drumlin:", 1);
         // A closed standard error changes nothing.
+        let _ = io::stderr().write_all(text.as_bytes());
+    } else if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         let _ = io::stderr().write_all(text.as_bytes());
     } else {
         output::tell(text.trim_end());
     }
     ExitCode::from(failure.exit_code())
+}
+
+/// What the standard library says of numbers, as a user would.
+fn in_words(text: &str) -> String {
+    text.replace("invalid digit found in string", "it is not a whole number")
+        .replace("invalid float literal", "it is not a number")
+        .replace("cannot parse integer from empty string", "there is no number")
+        .replace("number too large to fit in target type", "it is too large")
 }
 
 fn tell_json(message: &str, failure: &Failure) {

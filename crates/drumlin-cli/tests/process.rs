@@ -19,18 +19,30 @@ fn loaded(count: usize) -> Store {
 
 #[test]
 fn misuse_exits_2_and_help_exits_0() {
-    for args in [
-        &[][..],
-        &["nonsense"],
-        &["get"],
-        &["get", "a", "b"],
-        &["count", "--nonsense"],
-        &["completions", "x"],
-    ] {
+    for args in
+        [&["nonsense"][..], &["get"], &["get", "a", "b"], &["count", "--nonsense"], &["completions", "x"]]
+    {
         Said::from(drumlin(args).output().unwrap()).fails(2);
     }
     for args in [&["--help"][..], &["--version"], &["load", "--help"]] {
         assert!(!Said::from(drumlin(args).output().unwrap()).ok().is_empty());
+    }
+    // Without a command it helps, and does not complain.
+    let said = Said::from(drumlin([""; 0]).output().unwrap());
+    assert!(said.code == Some(2) && said.out.is_empty(), "{said:?}");
+    assert!(said.err.contains("Usage: drumlin") && !said.err.contains("drumlin: "), "{said:?}");
+}
+
+#[test]
+fn numbers_that_are_none_are_told_in_words() {
+    for (number, why) in [
+        ("ten", "it is not a whole number"),
+        ("1e3", "it is not a whole number"),
+        ("", "there is no number"),
+        ("99999999999999999999", "it is too large"),
+    ] {
+        let said = Said::from(drumlin(["bench", "--num", number]).output().unwrap()).fails(2);
+        assert!(said.err.contains("--num") && said.err.contains(why), "{said:?}");
     }
 }
 
