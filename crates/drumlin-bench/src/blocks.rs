@@ -25,7 +25,7 @@ const FILES_MAX: usize = 512;
 /// How the names of table files end.
 const TABLE: &str = ".tbl";
 
-/// A page, in memory that is aligned as it is: nothing is copied on the way.
+/// A page, in memory that is aligned as it is: read by itself nothing is copied on the way, of several each is once.
 #[derive(Clone)]
 #[repr(C, align(4096))]
 pub struct Page {

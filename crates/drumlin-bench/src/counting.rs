@@ -4,7 +4,8 @@
 //! engine's own counters.
 //!
 //! 1. Every byte appended and every byte read is counted once, when the call has succeeded.
-//! 2. Reads made together (`read_each`) are counted by their files, which they go through one by one; but direct ones, which need not, here.
+//! 2. Reads made together (`read_each`) are counted by their files, which they go through one by one; but direct ones, which need not, here; one of a file that turns out to have
+//!    no direct reads may be counted twice.
 //! 3. What is stored into mapped log files cannot be seen here; `store` adds how far the log has grown.
 //!
 //! Concurrency: counters are Relaxed; they are read when the threads that count are done.

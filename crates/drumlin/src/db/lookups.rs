@@ -99,7 +99,8 @@ impl Looking<'_> {
             self.look()?;
             let Some(levels) = self.levels.clone().filter(|_| !self.rests.is_empty()) else { return Ok(()) };
             let (store, at) = (self.store, self.at);
-            levels.go_on_together(&*store.env.fs, &mut Of { levels: &levels, looking: &mut self }, at)?;
+            let mut keys = Of { levels: &levels, looking: &mut self };
+            levels.go_on_together(|reads| store.env.fs.read_each(reads), &mut keys, at)?;
         }
     }
 

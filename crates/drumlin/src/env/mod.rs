@@ -96,7 +96,8 @@ pub trait FileSystem: Send + Sync + 'static {
     fn create(&self, path: &Path) -> Result<Box<dyn WritableFile>>;
     /// Opens a file for positioned reads.
     fn open(&self, path: &Path, mode: ReadMode) -> Result<Arc<dyn ReadableFile>>;
-    /// Reads what is asked for until nothing is: several at a time where the system can, and whoever asks computes meanwhile. In any order.
+    /// Reads what is asked for until nothing is, though it is asked again after each that was taken: several at a time where the system can,
+    /// and whoever asks computes meanwhile. In any order. Files are meant to be read all in one mode.
     /// The default takes what is in memory, asks the system to fetch the rest side by side, and then waits for each.
     fn read_each(&self, reads: &mut dyn Reads) {
         read_side_by_side(reads);

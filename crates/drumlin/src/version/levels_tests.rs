@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::*;
 use crate::cache::BlockCache;
 use crate::dice::Dice;
-use crate::env::{Fault, FaultyFs, FileSystem, MemFs, Operation};
-use crate::error::Result;
+use crate::env::{Fault, FaultyFs, FileSystem, MemFs, Operation, Reads};
+use crate::error::{Error, Result};
 use crate::iter::{Cursor, Horizons, Merge, RangeTombstone, SEEK_STAGES, Tombstones};
 use crate::key::{Bytewise, KeyHasher, Kind, Lsn, bytewise, compare_versions};
 use crate::options::KeyspaceOptions;
@@ -168,7 +168,7 @@ fn many_keys_read_as_each_by_itself() {
             }
             drop(guard);
             let mut keys: Vec<usize> = left.keys.iter().map(|(n, ..)| *n).collect();
-            store.levels.go_on_together(&*MemFs::new(), &mut left, at).unwrap();
+            store.levels.go_on_together(|reads| MemFs::new().read_each(reads), &mut left, at).unwrap();
             for (n, found) in left.found {
                 let Sought { key, hash } = sought[n];
                 let alone = store.levels.get(key, hash, at).unwrap();
@@ -177,6 +177,31 @@ fn many_keys_read_as_each_by_itself() {
             }
             assert_eq!(keys, [], "seed {seed}: each is told");
         }
+    }
+}
+
+/// A file system of somebody's own that does not do all that it should: what was not read is no absent key.
+#[test]
+fn a_file_system_that_does_not_read_all_is_told() {
+    let store = random_store(7);
+    let keys: Vec<Vec<u8>> = (0..KEYS).map(key).collect();
+    let left = || {
+        let sought = keys.iter().map(|key| Sought { key, hash: hasher().hash(key) });
+        let keys = sought.enumerate().map(|(n, sought)| (n, sought, Rest::default())).collect();
+        Left { keys, found: Vec::new() }
+    };
+    let reads_nothing = |_: &mut dyn Reads| {};
+    let loses_a_read = |reads: &mut dyn Reads| drop(reads.next());
+    let loses_the_rest = |reads: &mut dyn Reads| while reads.next().is_some() {};
+    for (n, found) in [
+        store.levels.go_on_together(reads_nothing, &mut left(), Lsn::MAX),
+        store.levels.go_on_together(loses_a_read, &mut left(), Lsn::MAX),
+        store.levels.go_on_together(loses_the_rest, &mut left(), Lsn::MAX),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        assert!(matches!(found, Err(Error::InvalidArgument { .. })), "{n}: {found:?}");
     }
 }
 

@@ -8,15 +8,15 @@
 //!
 //! Invariants:
 //! 1. The answer for a key is that of [`Levels::go_on`]: levels never change, so it makes no difference when a table is asked.
-//! 2. A block that several walks need is read once, as long as what was read comes to no more than [`KEPT_BYTES`].
+//! 2. A block that several walks need is read once, as long as what was read comes to no more than [`KEPT_BYTES`]; no more is kept.
 //! 3. No file is read while the epoch is pinned.
 //!
-//! Complexity: that of as many gets. Concurrency: values. Tests: `levels_tests`, tests/lookups.rs. Origin: ours.
+//! Complexity: that of as many gets, and a look through the names of blocks, of which 128 keys need few. Concurrency: values. Tests: `levels_tests`, tests/lookups.rs. Origin: ours.
 
 use smallvec::{SmallVec, smallvec};
 
 use crate::cache::SharedBlock;
-use crate::env::{FileSystem, Read, Reads};
+use crate::env::{Read, Reads};
 use crate::error::{Error, Result};
 use crate::key::Lsn;
 use crate::table::{Given, Name, Step, TableHandle, Verdicts, Version, Wanted};
@@ -79,6 +79,10 @@ struct Together<'a, 'k, I, B> {
     keys: &'k mut dyn Keys<'a>,
     begin: B,
     walks: Vec<Walk<'a, I>>,
+    /// How many of them are over.
+    told: usize,
+    /// There are no more keys.
+    ended: bool,
     /// Walks whose block is here.
     ready: Vec<usize>,
     /// By the tags of their reads.
@@ -90,11 +94,16 @@ struct Together<'a, 'k, I, B> {
 }
 
 impl Levels {
-    /// [`Levels::go_on`] for each of the keys. May read files, so the epoch must not be pinned.
+    /// [`Levels::go_on`] for each of the keys; `read_each` is that of the file system. May read files, so the epoch must not be pinned.
     ///
     /// # Errors
-    /// The first that a get meets; what other keys have may have been told before.
-    pub fn go_on_together<'a>(&'a self, fs: &dyn FileSystem, keys: &mut dyn Keys<'a>, at: Lsn) -> Result<()> {
+    /// The first that a get meets; what other keys have may have been told before. `InvalidArgument` if not all was read.
+    pub fn go_on_together<'a>(
+        &'a self,
+        read_each: impl FnOnce(&mut dyn Reads),
+        keys: &mut dyn Keys<'a>,
+        at: Lsn,
+    ) -> Result<()> {
         let begin = |number, sought: Sought<'a>, rest| {
             let Rest { from, known, .. } = rest;
             let mut candidates = self.candidates(sought.key, from).map(|(_, table)| table);
@@ -113,13 +122,22 @@ impl Levels {
             keys,
             begin,
             walks: Vec::new(),
+            told: 0,
+            ended: false,
             ready: Vec::new(),
             needed: Vec::new(),
             kept: 0,
             failed: None,
         };
-        fs.read_each(&mut together);
-        together.failed.map_or(Ok(()), Err)
+        read_each(&mut together);
+        match together.failed {
+            Some(error) => Err(error),
+            // Keys that are left would pass for absent.
+            None if !together.ended || together.told < together.walks.len() => {
+                Err(Error::invalid("read_each of the file system came back before it had read all"))
+            }
+            None => Ok(()),
+        }
     }
 }
 
@@ -134,7 +152,10 @@ where
             let n = match self.ready.pop() {
                 Some(n) => n,
                 None => match self.keys.next()? {
-                    None => return Ok(None),
+                    None => {
+                        self.ended = true;
+                        return Ok(None);
+                    }
                     Some((number, sought, rest)) => {
                         self.walks.push((self.begin)(number, sought, rest));
                         self.walks.len() - 1
@@ -143,7 +164,10 @@ where
             };
             let walk = &mut self.walks[n];
             match walk.go_on(self.at)? {
-                None => self.keys.found(walk.number, walk.found.take()),
+                None => {
+                    self.told += 1;
+                    self.keys.found(walk.number, walk.found.take());
+                }
                 Some(block) => {
                     if let Some(read) = self.wait_for(n, block)? {
                         return Ok(Some(read));
@@ -192,8 +216,10 @@ where
             let here = self.needed.iter_mut().map(|(_, needed)| needed);
             here.filter(|needed| matches!(needed, Needed::Here(_))).for_each(|needed| *needed = Needed::Gone);
         }
-        self.kept += block.len();
-        self.needed[tag].1 = Needed::Here(block);
+        if block.len() < KEPT_BYTES {
+            self.kept += block.len();
+            self.needed[tag].1 = Needed::Here(block);
+        }
     }
 }
 

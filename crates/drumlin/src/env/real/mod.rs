@@ -36,7 +36,9 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{DirEntry, FileLock, FileSystem, LogRegion, Read, ReadMode, ReadableFile, Reads, WritableFile};
+use super::{DirEntry, FileLock, FileSystem, LogRegion, ReadMode, ReadableFile, WritableFile};
+#[cfg(target_os = "linux")]
+use super::{Read, Reads};
 use crate::error::{Error, Result};
 
 /// The operating system's file system.

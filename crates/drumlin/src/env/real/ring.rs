@@ -166,7 +166,6 @@ impl Ring {
             for (page, result) in flight.wait(1) {
                 let Some(UnderWay { read, skip, pages }) = under_way[page].take() else { continue };
                 done += 1;
-                refused += u64::from(result == -libc::EINVAL);
                 let found = usize::try_from(result).unwrap_or(0).min(pages * PAGE);
                 // SAFETY: the system has written so many bytes there, and is done with them.
                 let found = unsafe { std::slice::from_raw_parts(memory.add(page * PAGE), found) };
@@ -174,6 +173,8 @@ impl Ring {
                     Some(found) => reads.take(read.tag, Ok(found)),
                     None => by_call(&read, reads),
                 }
+                // Not where it is the file that has no direct reads, as has turned out then.
+                refused += u64::from(result == -libc::EINVAL && read.file.descriptor().is_some());
                 room.give_back(page, pages);
             }
         }

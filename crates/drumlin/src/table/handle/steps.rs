@@ -5,7 +5,7 @@
 //! Invariants:
 //! 1. A get goes on with the blocks that it was given, whatever the cache has kept: each step ends it or wants a block that the
 //!    step before had not.
-//! 2. No file is read while the epoch is pinned; nor by a step, but to open a table.
+//! 2. No file is read while the epoch is pinned; nor by a step, but to open a file, or behind an entry of a kind unknown to this build.
 //!
 //! Concurrency: as that of the table; a get in steps is one thread's. Tests: tests/lookups.rs,
 //! `version::levels_tests`.
