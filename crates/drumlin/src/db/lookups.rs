@@ -58,17 +58,15 @@ pub(crate) fn lookups<K: AsRef<[u8]>>(
             Sought { key, hash: keyspace.hasher.hash(key) }
         });
         let sought: SmallVec<[Sought<'_>; GROUP]> = sought.collect();
-        let values = &mut values[first..];
-        let rests = SmallVec::new();
         Looking {
             store,
             keyspace,
             sought: &sought,
             at,
-            values,
+            values: &mut values[first..],
             next: 0,
             group: FIRST_GROUP,
-            rests,
+            rests: SmallVec::new(),
             levels: None,
         }
         .search()

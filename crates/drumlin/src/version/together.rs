@@ -11,7 +11,8 @@
 //! 2. A block that several walks need is read once, as long as what was read comes to no more than [`KEPT_BYTES`]; no more is kept.
 //! 3. No file is read while the epoch is pinned.
 //!
-//! Complexity: that of as many gets, and a look through the names of blocks, of which 128 keys need few. Concurrency: values. Tests: `levels_tests`, tests/lookups.rs. Origin: ours.
+//! Complexity: that of as many gets, and a look through the names of blocks, of which the keys of a call need few.
+//! Concurrency: values. Tests: `levels_tests`, tests/lookups.rs. Origin: ours.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -180,26 +181,23 @@ where
     /// Has a walk wait for a block: the read of it, if it is to be read now.
     fn wait_for(&mut self, walk: usize, block: Wanted<'a>) -> Result<Option<Read>> {
         let name = block.name();
-        let tag = self.needed.iter().position(|(needed, _)| *needed == name).unwrap_or(self.needed.len());
-        if tag == self.needed.len() {
+        let tag = self.needed.iter().position(|(needed, _)| *needed == name).unwrap_or_else(|| {
             self.needed.push((name, Needed::Gone));
-        }
+            self.needed.len() - 1
+        });
         match &mut self.needed[tag].1 {
             Needed::UnderWay(_, walks) => walks.push(walk),
             Needed::Here(found) => {
                 self.walks[walk].given.add(name, found.clone());
                 self.ready.push(walk);
             }
-            needed @ Needed::Gone => {
-                let read = block.read(tag);
-                if read.is_none() {
-                    let found = block.fetch()?;
-                    self.arrived(tag, &[walk], found);
-                    return Ok(None);
+            needed @ Needed::Gone => match block.read(tag) {
+                Some(read) => {
+                    *needed = Needed::UnderWay(block, smallvec![walk]);
+                    return Ok(Some(read));
                 }
-                *needed = Needed::UnderWay(block, smallvec![walk]);
-                return Ok(read);
-            }
+                None => self.arrived(tag, &[walk], block.fetch()?),
+            },
         }
         Ok(None)
     }

@@ -4,8 +4,8 @@
 //! past it one thread has one read under way, unless it asks so.
 //!
 //! Whoever asks for reads looks for the next while others are under way, and takes what came of one while the device is at the rest: it is
-//! idle only where nothing is asked for. The first few are handed to the system one by one, so that it begins at once, later ones by eights,
-//! or with the next wait.
+//! idle only where nothing is asked for, or whoever asks is long about it. The first few are handed to the system one by one, so that it begins
+//! when there are two, later ones by eights, or with the next wait.
 //!
 //! Invariants:
 //! 1. No read is under way when [`Ring::read`] returns or unwinds, however it ends: what the system writes to is memory of the
@@ -163,7 +163,7 @@ impl Ring {
             if flight.is_over() {
                 break;
             }
-            for (page, result) in flight.wait(1) {
+            for (page, result) in flight.wait() {
                 let Some(UnderWay { read, skip, pages }) = under_way[page].take() else { continue };
                 done += 1;
                 let found = usize::try_from(result).unwrap_or(0).min(pages * PAGE);
@@ -252,10 +252,10 @@ impl<'r> Flight<'r> {
         self.left == 0 || !self.whole && self.left <= self.ring.submission().len()
     }
 
-    /// Hands over the rest and waits until so many, of what is left, have come back; which they are, with their results. It may be fewer.
-    fn wait(&mut self, least: usize) -> SmallVec<[(usize, i32); DEPTH]> {
+    /// Hands over the rest and waits until something has come back; which, with its result. It may be nothing.
+    fn wait(&mut self) -> SmallVec<[(usize, i32); DEPTH]> {
         if self.whole {
-            self.whole = took(self.ring.submit_and_wait(least));
+            self.whole = took(self.ring.submit_and_wait(1));
         } else {
             // What it has taken will come back all the same, and is waited for.
             // SAFETY: hands over no entry and no memory. Test: what_a_broken_ring_has_taken_is_waited_for. Whatever it says, nothing may
@@ -274,7 +274,7 @@ impl<'r> Flight<'r> {
 impl Drop for Flight<'_> {
     fn drop(&mut self) {
         while !self.is_over() {
-            self.wait(self.left);
+            self.wait();
         }
     }
 }
