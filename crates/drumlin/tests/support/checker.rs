@@ -32,6 +32,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
+use std::hash::{BuildHasherDefault, Hash, Hasher};
 
 use super::history::{ABSENT, Class, History, KEYS_MAX, Key, Op, Seen, Value};
 
@@ -138,21 +139,76 @@ struct Open<'a> {
 }
 
 impl Open<'_> {
-    fn fits(&self, state: &[Value; KEYS_MAX]) -> bool {
+    fn fits(&self, state: &State) -> bool {
         self.op.reads.iter().all(|(key, seen)| match seen {
-            Seen::Exactly(value) => state[usize::from(*key)] == *value,
-            Seen::Present => state[usize::from(*key)] != ABSENT,
+            Seen::Exactly(value) => state.get(*key) == *value,
+            Seen::Present => state.get(*key) != ABSENT,
         })
     }
 }
 
+/// What all keys hold, and a hash of it that follows each change: most of the time of a decision went to hashing whole states.
+#[derive(Clone, PartialEq, Eq)]
+struct State {
+    hash: u64,
+    values: [Value; KEYS_MAX],
+}
+
+impl State {
+    fn new(values: [Value; KEYS_MAX]) -> Self {
+        let hash = (0..).zip(values).fold(0, |hash, (key, value)| hash ^ Self::share(key, value));
+        State { hash, values }
+    }
+
+    /// What a key adds to the hash.
+    fn share(key: Key, value: Value) -> u64 {
+        let mixed = (u64::from(value) << 8 | u64::from(key)).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9)
+    }
+
+    fn get(&self, key: Key) -> Value {
+        self.values[usize::from(key)]
+    }
+
+    fn set(&mut self, key: Key, value: Value) {
+        let before = std::mem::replace(&mut self.values[usize::from(key)], value);
+        self.hash ^= Self::share(key, before) ^ Self::share(key, value);
+    }
+}
+
 /// One way the past may have gone.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq)]
 struct Configuration {
     /// The open operations, by place, that have taken effect.
     done: u64,
-    state: [Value; KEYS_MAX],
+    state: State,
 }
+
+impl Hash for Configuration {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        hasher.write_u64(self.state.hash ^ self.done.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    }
+}
+
+/// Takes one number for its hash.
+#[derive(Default)]
+struct Given(u64);
+
+impl Hasher for Given {
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("a configuration is hashed as one number");
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = number ^ number >> 32;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+type Configurations = HashSet<Configuration, BuildHasherDefault<Given>>;
 
 struct Search<'a> {
     /// Open operations by place; a place is used again after its operation returned.
@@ -179,7 +235,7 @@ fn decide(history: &History, judged: Vec<(u64, &Op)>) -> Result<Effort, Refusal>
     let mut places = vec![0; judged.len()];
     let mut search = Search {
         open: Vec::new(),
-        configurations: vec![Configuration { done: 0, state: history.initial }],
+        configurations: vec![Configuration { done: 0, state: State::new(history.initial) }],
         effort: Effort::default(),
     };
     for (_, returns, number) in instants {
@@ -223,7 +279,7 @@ impl<'a> Search<'a> {
     fn close(&mut self, place: usize) -> Result<(), Refusal> {
         let bit = 1u64 << place;
         let mut next = Vec::new();
-        let mut tried = HashSet::new();
+        let mut tried = Configurations::default();
         let mut extended = false;
         for configuration in &self.configurations {
             if configuration.done & bit != 0 {
@@ -237,7 +293,7 @@ impl<'a> Search<'a> {
             return Err(self.explain(place));
         }
         if next.len() > 1 && (extended || self.configurations.len() > 1) {
-            let unique: HashSet<Configuration> = next.drain(..).collect();
+            let unique: Configurations = next.drain(..).collect();
             next.extend(unique);
         }
         self.open[place] = None;
@@ -251,7 +307,7 @@ impl<'a> Search<'a> {
         &self,
         from: &Configuration,
         bit: u64,
-        tried: &mut HashSet<Configuration>,
+        tried: &mut Configurations,
         next: &mut Vec<Configuration>,
     ) {
         let candidates = self.conflicting(from, bit);
@@ -268,7 +324,7 @@ impl<'a> Search<'a> {
                 let mut then = at.clone();
                 then.done |= 1 << place;
                 for (key, value) in &open.effects {
-                    then.state[usize::from(*key)] = *value;
+                    then.state.set(*key, *value);
                 }
                 self.let_readers_finish(&mut then);
                 if then.done & bit != 0 {
@@ -326,7 +382,7 @@ impl<'a> Search<'a> {
         for configuration in self.configurations.iter().take(4) {
             why.push_str("  ");
             for key in keys.iter().take(64) {
-                match configuration.state[usize::from(*key)] {
+                match configuration.state.get(*key) {
                     ABSENT => why.push_str(&format!("k{key}=- ")),
                     UNSEEN => why.push_str(&format!("k{key}=(unseen) ")),
                     value => why.push_str(&format!("k{key}={value} ")),
