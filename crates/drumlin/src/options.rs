@@ -152,6 +152,8 @@ impl Options {
     pub const SEGMENT_BYTES_MAX: usize = 1 << 30;
     /// Most background threads.
     pub const BACKGROUND_THREADS_MAX: usize = 1024;
+    /// Deepest level that a table may be on.
+    pub const LEVEL_MAX: u32 = 255;
     /// Smallest memory budget, in bytes.
     pub const MEMORY_BYTES_MIN: usize = 4 << 20;
 
@@ -206,6 +208,17 @@ impl Options {
                 self.background_threads,
                 Self::BACKGROUND_THREADS_MAX
             )));
+        }
+        for (level, path) in &self.level_paths {
+            if *level > Self::LEVEL_MAX {
+                return Err(Error::invalid(format!(
+                    "level_paths names level {level}, but there are none below {}",
+                    Self::LEVEL_MAX
+                )));
+            }
+            if path.as_os_str().is_empty() {
+                return Err(Error::invalid(format!("level_paths names no directory for level {level}")));
+            }
         }
         if self.open_files_max == Some(0) {
             return Err(Error::invalid("open_files_max is 0, but a read needs at least one table open"));

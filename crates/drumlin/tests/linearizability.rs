@@ -257,7 +257,10 @@ fn recorded_histories_are_linearizable() {
             // Where threads stand still in the middle of an operation, since others have the processors, so much overlaps now and then
             // that the history says nothing.
             undecided += 1;
-            assert!(undecided <= UNDECIDED_MAX, "{load:?}: undecided once more: too many orders are possible");
+            assert!(
+                undecided <= UNDECIDED_MAX,
+                "{load:?}: undecided once more: too many orders are possible"
+            );
             println!("seed {}: undecided, recorded anew", load.seed);
             continue;
         };

@@ -335,7 +335,7 @@ impl Outputs {
         let Open { id, path, mut writer, told_bytes } = open;
         writer.set_tombstones(rules.tombstones(start, end));
         if let Some((grid, first, last)) = writer.columned_span() {
-            writer.set_pile(pile_columns(pile, grid, first, last));
+            writer.set_pile(pile_columns(pile, grid, first, last, || self.check_cancelled())?);
         }
         self.charge(writer.memory_bytes());
         self.spare_bytes = self.spare_bytes.max(writer.memory_bytes());

@@ -163,11 +163,11 @@ impl Db {
     }
 
     /// The keyspace `name`; made with `options` if it does not exist. An existing one keeps its own
-    /// options; only the comparator is compared. O(log keyspaces); making one costs O(keyspaces) and syncs of the manifest.
+    /// options; what is for good is compared: the comparator, and whether there is an order. O(log keyspaces); making one costs O(keyspaces) and syncs of the manifest.
     ///
     /// # Errors
-    /// `InvalidArgument` for a name or options that are not allowed, or another comparator than it has; `NotFound` if it
-    /// would have to be made and the store is read-only; `Closed`; `Poisoned`, `NoSpace` or `Io` if the manifest cannot be
+    /// `InvalidArgument` for a name or options that are not allowed, another comparator than it has, or an order where it has none
+    /// ([`Layout::Trie`](crate::Layout::Trie)) or none where it has one; `NotFound` if it would have to be made and the store is read-only; `Closed`; `Poisoned`, `NoSpace` or `Io` if the manifest cannot be
     /// written.
     pub fn keyspace(&self, name: &str, options: KeyspaceOptions) -> Result<Keyspace> {
         match self.open_keyspace(name) {
@@ -179,6 +179,15 @@ impl Db {
                     "keyspace {name} is ordered by {}, not by {}",
                     keyspace.state.comparator.name(),
                     options.comparator.name()
+                )))
+            }
+            Ok(keyspace) if keyspace.options().is_ordered() != options.is_ordered() => {
+                let (is, asked) = match options.is_ordered() {
+                    true => ("has no order (its layout is a trie)", "in order"),
+                    false => ("is ordered", "without order (with the layout of a trie)"),
+                };
+                Err(Error::invalid(format!(
+                    "keyspace {name} {is}, which is for good, and was asked for {asked}: open it by open_keyspace, or choose another name"
                 )))
             }
             other => other,

@@ -58,7 +58,11 @@ pub(crate) fn open(env: Env, directory: &Path, options: Options) -> Result<Arc<S
     options.validate()?;
     let lock = lock(&env, directory, &options)?;
     let (manifest, identity, state, info) = load(&env, directory, &options)?;
-    if !options.read_only {
+    let who = (&identity, &state);
+    if options.read_only {
+        version::check_places(&*env.fs, directory, &options.level_paths, who)?;
+    } else {
+        version::claim_places(&*env.fs, directory, &options.level_paths, who)?;
         remove_temporaries(&env, directory, &options)?;
     }
     let log_directory = directory.join(LOG_DIRECTORY);
@@ -181,8 +185,6 @@ fn begin(
             with_room(|| Manifest::open(&store.env, &store.directory), || recovered.remove_unneeded())?;
         *store.manifest.lock() = Some(manifest.0);
     }
-    // A table is no more durable than the name of the directory it lies in.
-    store.options.level_paths.values().try_for_each(|path| version::make_directory(&**fs, path))?;
     with_room(|| log::reserve(&**fs, log_directory, first_segment, segment_bytes), || replay.give_up())?;
     let (keeps_log, start) = (replay.keeps_log(), store.sequencer.tail());
     if keeps_log {

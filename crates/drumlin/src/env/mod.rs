@@ -84,6 +84,11 @@ pub trait Reads {
     fn take(&mut self, tag: usize, found: Result<&[u8]>);
 }
 
+/// That a file system came back from [`FileSystem::read_each`] before it had read all.
+pub(crate) fn unread() -> Error {
+    Error::invalid("read_each of the file system came back before it had read all")
+}
+
 /// A file system. Every call may fail; errors name the path.
 pub trait FileSystem: Send + Sync + 'static {
     /// Creates a directory and its parents; fine if it exists.

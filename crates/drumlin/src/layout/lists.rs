@@ -480,11 +480,15 @@ impl Sim {
 impl Sim {
     /// A table of puts at `level`, made out of nothing.
     pub fn place(&mut self, level: u32, keys: &[u64]) -> TableId {
+        self.place_keys(level, keys.iter().map(|key| small_key(*key)))
+    }
+
+    pub fn place_keys(&mut self, level: u32, keys: impl Iterator<Item = Vec<u8>>) -> TableId {
         let mut content = Content::default();
-        for &key in keys {
+        for key in keys {
             self.lsn += 1;
-            content.points.push((small_key(key), self.lsn, true));
-            self.model.entry(small_key(key)).or_default().push((self.lsn, true));
+            content.points.push((key.clone(), self.lsn, true));
+            self.model.entry(key).or_default().push((self.lsn, true));
         }
         content.order();
         let table = self.add_table(content);

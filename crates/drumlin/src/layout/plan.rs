@@ -110,17 +110,18 @@ impl CompactionPlan {
         self.inputs.iter().flat_map(|(level, tables)| tables.iter().map(|table| (*level, table)))
     }
 
-    /// Where outputs may come to lie: levels, each with a part of the plan's span.
-    pub fn landings(&self) -> impl Iterator<Item = (u32, KeySpan)> + '_ {
-        let starts = std::iter::once((&self.span.start, self.output_level));
-        let starts = starts.chain(self.borders.iter().map(|border| (&border.key, border.level)));
-        starts.enumerate().map(|(at, (start, level))| {
-            let (end, end_exclusive) = match self.borders.get(at) {
-                Some(next) => (&next.key, true),
-                None => (&self.span.end, self.span.end_exclusive),
-            };
-            (level, KeySpan { start: start.clone(), end: end.clone(), end_exclusive })
-        })
+    /// Where outputs may come to lie: levels, each with a part of the plan's span. Neighbours on one level are one.
+    pub fn landings(&self) -> Vec<(u32, KeySpan)> {
+        let mut landings = vec![(self.output_level, self.span.clone())];
+        for border in &self.borders {
+            let (level, last) = landings.last_mut().expect("there is the first");
+            if *level != border.level {
+                let behind = KeySpan { start: border.key.clone(), ..last.clone() };
+                (last.end, last.end_exclusive) = (border.key.clone(), true);
+                landings.push((border.level, behind));
+            }
+        }
+        landings
     }
 
     /// Bytes of the inputs' files.

@@ -18,6 +18,7 @@ use twox_hash::XxHash3_64;
 
 use crate::key::{Comparator, Lsn};
 use crate::layout::plan::{Border, CompactionPlan, Reason, hull, span_of};
+use crate::layout::tiered::Tiers;
 use crate::layout::{KeySpan, KeySpans, Running, values};
 use crate::options::KeyspaceOptions;
 use crate::table::{TableHandle, TableMeta};
@@ -239,6 +240,10 @@ impl<'a> Policy<'a> {
         let deeper = KeySpans::new(comparator, deeper);
         let sorted = inputs.iter().filter(|(level, _)| *level > 0).flat_map(|(_, tables)| tables);
         let cuts = self.cuts(sorted, bytes_of(all()));
+        // In a trie what lies under the output in its pile: the filters of these go with it.
+        let pile = Tiers::of(self.options).map_or(0..0, |tiers| tiers.under(output));
+        let of_level = |level: usize| self.tables(level)[self.overlapping(level, &span)].iter();
+        let pile = pile.flat_map(of_level).cloned().collect();
         let mut plan = CompactionPlan {
             input_level: first as u32,
             output_level: output as u32,
@@ -246,7 +251,7 @@ impl<'a> Policy<'a> {
             bottom: deeper.is_empty(),
             deeper: Arc::new(deeper),
             below: self.tables(last + 1)[self.overlapping(last + 1, &span)].into(),
-            pile: Box::default(),
+            pile,
             borders: borders.into(),
             span,
             cuts,

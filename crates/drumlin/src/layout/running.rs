@@ -8,7 +8,7 @@
 //!
 //! Concurrency: a value under its owner's lock. Tests: `leveled_tests.rs`.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use crate::key::Comparator;
 use crate::layout::{CompactionPlan, KeySpan};
@@ -18,7 +18,13 @@ use crate::table::TableId;
 #[derive(Clone, Debug, Default)]
 pub struct Running {
     tables: HashSet<TableId>,
-    outputs: Vec<(u32, KeySpan)>,
+    /// Of each job, named by the first table that it reads, which no other one does.
+    outputs: HashMap<TableId, Vec<(u32, KeySpan)>>,
+}
+
+/// What a plan's job is known by.
+fn name_of(plan: &CompactionPlan) -> Option<TableId> {
+    plan.tables().next().map(|(_, table)| table.meta().id)
 }
 
 impl Running {
@@ -30,7 +36,9 @@ impl Running {
     /// Claims the plan's inputs and its output span.
     pub fn begin(&mut self, plan: &CompactionPlan) {
         self.tables.extend(plan.tables().map(|(_, table)| table.meta().id));
-        self.outputs.extend(plan.landings());
+        if let Some(name) = name_of(plan) {
+            self.outputs.insert(name, plan.landings());
+        }
     }
 
     /// Gives back what `begin` claimed for this plan.
@@ -38,17 +46,15 @@ impl Running {
         for (_, table) in plan.tables() {
             self.tables.remove(&table.meta().id);
         }
-        for ours in plan.landings() {
-            if let Some(at) = self.outputs.iter().position(|output| *output == ours) {
-                self.outputs.swap_remove(at);
-            }
+        if let Some(name) = name_of(plan) {
+            self.outputs.remove(&name);
         }
     }
 
     /// Claims all that `other` claims.
     pub fn extend(&mut self, other: &Running) {
         self.tables.extend(&other.tables);
-        self.outputs.extend(other.outputs.iter().cloned());
+        self.outputs.extend(other.outputs.iter().map(|(name, outputs)| (*name, outputs.clone())));
     }
 
     /// True if one of the plan's inputs is claimed.
@@ -68,6 +74,7 @@ impl Running {
 
     /// True if a job may write to `level` within `span`.
     pub fn writes(&self, comparator: &dyn Comparator, level: u32, span: &KeySpan) -> bool {
-        self.outputs.iter().any(|(output, other)| *output == level && other.overlaps(comparator, span))
+        let lands = |(output, other): &(u32, KeySpan)| *output == level && other.overlaps(comparator, span);
+        self.outputs.values().flatten().any(lands)
     }
 }

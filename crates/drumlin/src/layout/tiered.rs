@@ -43,10 +43,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use twox_hash::XxHash3_64;
+
 use super::policy::{Bounds, Component, Inputs, Policy, bytes_of, tombstones_of, tombstones_pay};
 use crate::env::PAGE_BYTES as BUCKET_BYTES;
 use crate::filter::Grid;
-use crate::key::key_prefix;
+use crate::key::{Lsn, key_prefix};
 use crate::layout::plan::{Border, CompactionPlan, Reason, hull};
 use crate::layout::{KeySpan, ManualPick};
 use crate::options::{KeyspaceOptions, Layout};
@@ -154,6 +156,14 @@ impl Tiers {
         start..end
     }
 
+    /// In a trie the levels of a level's tier that lie under it; else none.
+    pub fn under(self, level: usize) -> Range<usize> {
+        match self.of_level(level) {
+            tier if tier > 0 && self.trie.is_some() => level + 1..self.levels(tier).end,
+            _ => 0..0,
+        }
+    }
+
     /// The tier that a level is of: level 0 and the last run are one each.
     pub fn of_level(self, level: usize) -> usize {
         (1..=self.count())
@@ -218,9 +228,44 @@ fn garbage(policy: &Policy<'_>, tiers: Tiers, tier: usize, component: &Component
     {
         return 0.0;
     }
-    // Level by level the newer are first, and those of one level have no key in common.
-    let samples: Vec<&Sample> = component.tables().map(|table| &table.meta().sample).collect();
-    Sample::garbage(&samples).unwrap_or(0.0)
+    let name = component.tables().fold(0, |name, table| {
+        let age = Age::of(table.meta(), policy.oldest_snapshot) as u64;
+        XxHash3_64::oneshot_with_seed(name ^ age, &table.meta().id.0.to_le_bytes())
+    });
+    policy.levels.reckoned(name, || {
+        let entries = |table: &Arc<TableHandle>| table.meta().entries as f64;
+        let all: f64 = component.tables().map(entries).sum();
+        let of_age =
+            |age| component.tables().filter(move |t| Age::of(t.meta(), policy.oldest_snapshot) == age);
+        let shares = [Age::Old, Age::New].map(|age| {
+            // Level by level the newer are first, and those of one level have no key in common.
+            let samples: Vec<&Sample> = of_age(age).map(|table| &table.meta().sample).collect();
+            Sample::garbage(&samples).unwrap_or(0.0) * of_age(age).map(entries).sum::<f64>()
+        });
+        shares.iter().sum::<f64>() / all.max(1.0)
+    })
+}
+
+/// How a table's versions lie to the oldest snapshot. Of what was overwritten or deleted, that alone is garbage of which it needs
+/// nothing: what lies under its own age. Of tables that have versions of both ages nothing counts: a pile that was collected
+/// while a snapshot is held is one, and would else be collected again with each run that comes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Age {
+    /// No snapshot needs what is hidden here.
+    Old,
+    Both,
+    /// No snapshot sees any of it, but later ones.
+    New,
+}
+
+impl Age {
+    fn of(meta: &TableMeta, oldest_snapshot: Lsn) -> Age {
+        match (meta.max_lsn < oldest_snapshot, meta.min_lsn >= oldest_snapshot) {
+            (true, _) => Age::Old,
+            (_, true) => Age::New,
+            _ => Age::Both,
+        }
+    }
 }
 
 /// What is due, each with by how much: from 1 on; and below that, what is to be done when nothing is.

@@ -4,6 +4,7 @@ use super::*;
 use crate::dice::Dice;
 use crate::key::{Bytewise, KeyHash, Lsn};
 use crate::layout::lists::{Sim, small_key};
+use crate::layout::plan::span_of;
 use crate::layout::policy::Inputs;
 use crate::layout::{debt_bytes, pick};
 
@@ -423,4 +424,96 @@ fn room_is_made_by_moves() {
     let span = policy.components(1..5).pop().expect("one").span;
     let plan = make_room(&policy, tiers, 1, &span).expect("the deepest level is free");
     assert!(plan.trivial_move && plan.reason == Reason::Room, "{plan:?}");
+}
+
+/// A trie of `levels` levels.
+fn trie(levels: u8) -> Layout {
+    Layout::Trie { levels, runs: 8, hash: KeyHash::Sip }
+}
+
+/// A table of a trie with keys of these places.
+fn at_places(sim: &mut Sim, level: usize, places: &[u64]) {
+    sim.place_keys(level as u32, places.iter().map(|place| place.to_be_bytes().to_vec()));
+}
+
+/// Regression: what a snapshot needs was taken for garbage, and each run that came had all of its pile written anew: 14 times as much as
+/// was put here, 54 times with five times the keys.
+#[test]
+fn a_held_snapshot_does_not_have_a_pile_merged_for_each_run() {
+    const KEYS: u64 = 20_000;
+    let mut dice = Dice(3);
+    let mut spread = || dice.0.wrapping_add(dice.below(u64::MAX)).to_be_bytes().to_vec();
+    let keys: Vec<Vec<u8>> = (0..KEYS).map(|_| spread()).collect();
+    let mut sim = sim(1 << 40, trie(2));
+    keys.iter().for_each(|key| sim.feed(key.clone(), true, 500));
+    sim.snapshots.push(sim.lsn + 1);
+    keys.iter().for_each(|key| sim.feed(key.clone(), false, 500));
+    let (written, flushed) = (sim.written_entries, sim.flushed_entries);
+    for _ in 0..KEYS {
+        sim.feed(spread(), true, 500);
+    }
+    let times = (sim.written_entries - written) as f64 / (sim.flushed_entries - flushed) as f64;
+    assert!(times < 3.0, "each was written {times:.1} times");
+    // What is overwritten above the snapshot is garbage all the same.
+    for _ in 0..6 {
+        keys.iter().for_each(|key| sim.feed(key.clone(), true, 500));
+    }
+    assert!(entries(&sim) < 10 * KEYS, "{} entries of {KEYS} keys, twice", entries(&sim));
+    sim.snapshots.clear();
+    sim.compact_manually(None, None);
+    assert_eq!(entries(&sim), 2 * KEYS);
+}
+
+/// Regression: each look for work compared the samples of all piles anew, 0.3 s with 33 thousand tables, with the scheduler's lock held.
+#[test]
+fn garbage_is_reckoned_once_for_each_pile() {
+    let mut sim = sim(1 << 40, trie(3));
+    load(&mut sim, 1 << 40, 20_000, 200);
+    let look = |sim: &Sim| {
+        let _ = pick(&sim.levels, &sim.options, &sim.running, Lsn::MAX);
+        let _ = debt_bytes(&sim.levels, &sim.options);
+        sim.levels.numbers_kept()
+    };
+    let kept = look(&sim);
+    assert!(kept > 1, "there are piles: {:?}", sim.shape());
+    assert_eq!(look(&sim), kept);
+    at_places(&mut sim, 0, &[1, 2, 3]);
+    assert_eq!(look(&sim), kept, "no pile was changed");
+}
+
+/// Regression: the claims of a merge with a border for each container were given back one by one, each searched for among all: 135 s for a
+/// trie of eight levels, with the scheduler's lock held.
+#[test]
+fn a_merge_of_many_containers_onto_one_level_is_one_claim() {
+    let mut sim = sim(1 << 40, trie(8));
+    let tiers = Tiers::of(&sim.options).expect("it has tiers");
+    at_places(&mut sim, tiers.levels(1).end - 1, &[1000, (1 << 61) - 1000]);
+    at_places(&mut sim, tiers.levels(7).end - 1, &[500, 2000]);
+    let picked = crate::layout::pick_manual(&sim.levels, &sim.options, &sim.running, Lsn::MAX, None, None);
+    let ManualPick::Plan(plan) = picked else { panic!("two runs are merged") };
+    assert_eq!(plan.borders.len(), (1 << 18) - 1, "a container of the last tier begins at each");
+    assert_eq!(plan.landings(), [(plan.output_level, plan.span.clone())]);
+    let other = sim.levels.level(plan.output_level as usize)[0].meta();
+    sim.running.begin(&plan);
+    assert!(sim.running.writes(&Bytewise, plan.output_level, &span_of(other)));
+    sim.running.end(&plan);
+    assert!(sim.running.is_empty());
+}
+
+/// Regression: a table that was written anew where it lies, for its values, lost the filters of what lies under it.
+#[test]
+fn a_table_that_is_rewritten_in_its_pile_is_given_what_lies_under_it() {
+    let mut sim = sim(1 << 40, trie(3));
+    for level in [14, 15, 16, 17] {
+        at_places(&mut sim, level, &[level as u64, 1 << 40]);
+    }
+    let policy = Policy {
+        levels: &sim.levels,
+        options: &sim.options,
+        running: &sim.running,
+        oldest_snapshot: Lsn::MAX,
+    };
+    let plan = policy.rewrite(14, 0, Reason::Values(0.5)).expect("it is free");
+    let under: Vec<_> = [15, 16].map(|level| policy.tables(level)[0].meta().id).to_vec();
+    assert_eq!(plan.pile.iter().map(|table| table.meta().id).collect::<Vec<_>>(), under, "of its tier");
 }

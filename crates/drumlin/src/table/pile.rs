@@ -12,14 +12,24 @@
 
 use std::sync::Arc;
 
+use crate::error::Result;
 use crate::filter::Grid;
 use crate::key::key_prefix;
 use crate::table::hashed::{Columns, Row};
 use crate::table::{TableHandle, TableId};
 
 /// The columns from that of the place `first` to that of `last` of the tables in `pile`, which is given newest first; of those in
-/// other containers, whose columns have the same numbers, none.
-pub fn pile_columns(pile: &[Arc<TableHandle>], grid: Grid, first: u64, last: u64) -> Vec<Columns> {
+/// other containers, whose columns have the same numbers, none. Before each table, whose entries it may read, it asks `go_on`.
+///
+/// # Errors
+/// That of `go_on`.
+pub fn pile_columns(
+    pile: &[Arc<TableHandle>],
+    grid: Grid,
+    first: u64,
+    last: u64,
+    go_on: impl Fn() -> Result<()>,
+) -> Result<Vec<Columns>> {
     let container = grid.container(first);
     let (first, last) = (grid.column(first), grid.column(last));
     let bounds = |table: &TableHandle| {
@@ -44,11 +54,13 @@ pub fn pile_columns(pile: &[Arc<TableHandle>], grid: Grid, first: u64, last: u64
         if from > to || known > to - from {
             continue;
         }
-        let found = match table.has_columns(grid) {
-            Ok(false) => gaps(&all, meta.id, from, to)
+        go_on()?;
+        let found = match table.columns(grid) {
+            Ok(None) => gaps(&all, meta.id, from, to)
                 .map(|(from, to)| table.columns_of_keys(grid, container, from, to))
                 .collect(),
-            _ => table.columns(grid),
+            Ok(Some(columns)) => Ok(columns),
+            Err(error) => Err(error),
         };
         // Nothing is lost without them, and whoever reads the table hears what is wrong with it.
         for columns in found.unwrap_or_default() {
@@ -63,7 +75,7 @@ pub fn pile_columns(pile: &[Arc<TableHandle>], grid: Grid, first: u64, last: u64
             }
         }
     }
-    all
+    Ok(all)
 }
 
 /// The stretches of columns from `from` to `to` of which the table has no row.

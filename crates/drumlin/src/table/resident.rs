@@ -112,7 +112,8 @@ fn open_file(
     let file = match fs.open(path, reads) {
         // Here for all: a get, a scan, a job, `verify`. A table goes when no manifest names it.
         Err(error) if error.is_missing_file() => {
-            let what = "the manifest names this table, but the file is missing";
+            let what = "the manifest names this table, but the file is missing (a store that was opened with level_paths needs the \
+                        same at each open)";
             return Err(Error::corruption(path, None, what));
         }
         opened => opened?,

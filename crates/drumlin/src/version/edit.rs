@@ -19,6 +19,7 @@ use super::KeyspaceId;
 use crate::encoding::{FileDecoder, IGNORABLE, put_bytes, put_field, put_varint};
 use crate::error::Result;
 use crate::key::Lsn;
+use crate::options::Options;
 use crate::table::{TableId, TableMeta};
 
 const CREATE_KEYSPACE: u8 = 1;
@@ -34,7 +35,7 @@ const SESSION_START: u8 = 9;
 const LOG_REACHES: u8 = IGNORABLE | 10;
 
 /// Deepest level a table may be on; more is taken for damage.
-pub const LEVEL_MAX: u32 = 255;
+pub const LEVEL_MAX: u32 = Options::LEVEL_MAX;
 
 /// One change.
 #[derive(Clone, Debug, PartialEq)]

@@ -32,6 +32,7 @@ use crate::table::{CursorOptions, Look, Missed, TableHandle, TableId, TableMeta,
 
 use super::level::Level;
 use super::level_cursor::{LevelCursor, PartCursor};
+use super::memo::Memo;
 use super::state::Misfit;
 use super::value_space::ValueSpace;
 
@@ -48,6 +49,8 @@ pub struct Levels {
     levels: Vec<(u32, Level)>,
     /// Summed up when it is asked for first.
     values: OnceLock<ValueSpace>,
+    /// Shared by all that edits make of these.
+    memo: Arc<Memo>,
 }
 
 impl Levels {
@@ -57,12 +60,12 @@ impl Levels {
         let levels = used
             .map(|(number, tables)| (number as u32, level(&*comparator, number as u32, tables)))
             .collect();
-        Levels { comparator, levels, values: OnceLock::new() }
+        Levels { comparator, levels, values: OnceLock::new(), memo: Arc::default() }
     }
 
     /// Levels of the same order without a table.
     pub fn emptied(&self) -> Levels {
-        Levels { comparator: self.comparator.clone(), levels: Vec::new(), values: OnceLock::new() }
+        Levels::new(self.comparator.clone(), Vec::new())
     }
 
     /// Says which tables of a deeper level overlap, if any do: reads would miss keys. A store that
@@ -109,6 +112,18 @@ impl Levels {
     /// What the tables refer to of value files. O(what they refer to), the first time.
     pub fn values(&self) -> &ValueSpace {
         self.values.get_or_init(|| ValueSpace::of(self.tables().map(|table| table.meta())))
+    }
+
+    /// A number that is told by what its name stands for, reckoned once.
+    pub fn reckoned(&self, name: u64, reckon: impl FnOnce() -> f64) -> f64 {
+        let tables = self.levels.iter().map(|(_, tables)| tables.len()).sum();
+        self.memo.number(name, tables, reckon)
+    }
+
+    /// How many such numbers are kept.
+    #[cfg(test)]
+    pub fn numbers_kept(&self) -> usize {
+        self.memo.kept()
     }
 
     /// The value that a reference of one of the tables leads to, for a scan. May read a file.
@@ -312,7 +327,8 @@ impl Levels {
             }
         }
         levels.sort_unstable_by_key(|(number, _)| *number);
-        let next = Levels { comparator: self.comparator.clone(), levels, values: OnceLock::new() };
+        let (comparator, memo) = (self.comparator.clone(), Arc::clone(&self.memo));
+        let next = Levels { comparator, levels, values: OnceLock::new(), memo };
         debug_assert_eq!(next.check(), Ok(()));
         next
     }

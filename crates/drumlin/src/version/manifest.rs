@@ -36,6 +36,7 @@ use twox_hash::XxHash3_64;
 use super::edit::VersionEdit;
 use super::identity::{Identity, STORE_FILE};
 use super::journal::{self, Framer, HEADER_BYTES};
+use super::owner::OWNER_FILE;
 use super::state::StoreState;
 use crate::env::{Env, FileSystem, ReadMode, WritableFile, join};
 use crate::error::{Error, Result};
@@ -359,7 +360,7 @@ fn nameable(directory: &Path) -> &Path {
 }
 
 /// Makes a directory and those above it, durably. Fine if it exists.
-pub fn make_directory(fs: &dyn FileSystem, directory: &Path) -> Result<()> {
+pub(super) fn make_directory(fs: &dyn FileSystem, directory: &Path) -> Result<()> {
     fs.create_dir_all(directory)?;
     sync_ancestors(fs, directory)
 }
@@ -384,7 +385,7 @@ fn sync_ancestors(fs: &dyn FileSystem, directory: &Path) -> Result<()> {
 }
 
 /// Creates a file with these bytes and syncs it.
-fn write_whole(fs: &dyn FileSystem, path: &Path, bytes: &[u8]) -> Result<Box<dyn WritableFile>> {
+pub(super) fn write_whole(fs: &dyn FileSystem, path: &Path, bytes: &[u8]) -> Result<Box<dyn WritableFile>> {
     let mut file = fs.create(path)?;
     file.append(bytes)?;
     file.sync()?;
@@ -438,6 +439,12 @@ pub(super) fn current_number(line: &[u8], identity: &Identity) -> Option<u64> {
 /// What only a store that was in use can have left means that its `CURRENT` was lost: making a new
 /// store there would hide, then overwrite, the old one.
 fn refuse_remains(fs: &dyn FileSystem, directory: &Path) -> Result<()> {
+    if fs.exists(&join(directory, OWNER_FILE))? {
+        return Err(Error::invalid(format!(
+            "{} is a directory for levels of another store, as its file {OWNER_FILE} says: choose another",
+            directory.display()
+        )));
+    }
     let mut remains = None;
     for entry in fs.list(directory)? {
         let in_use = if entry.is_dir {

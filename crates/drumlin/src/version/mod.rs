@@ -27,7 +27,9 @@ mod levels_tests;
 mod manifest;
 #[cfg(test)]
 mod manifest_tests;
+mod memo;
 mod orphans;
+mod owner;
 mod settings;
 mod state;
 mod together;
@@ -40,8 +42,9 @@ pub use level_cursor::{LevelCursor, PartCursor};
 pub use levels::{Cached, Levels, Rest, Sought};
 #[cfg(test)]
 pub use manifest::REWRITE_BYTES_MIN;
-pub use manifest::{Manifest, ManifestInfo, make_directory};
+pub use manifest::{Manifest, ManifestInfo};
 pub use orphans::{orphans, temporaries};
+pub use owner::{check as check_places, claim as claim_places};
 pub use settings::{decode_options, encode_options};
 #[cfg(test)]
 pub use state::Session;

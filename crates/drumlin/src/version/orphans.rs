@@ -7,7 +7,7 @@
 //!    not cost a table.
 //! 2. Only names that this crate gives to tables and value files are listed; a user's files are left alone.
 //!
-//! A directory given for a level belongs to one store: another store's tables look like orphans here.
+//! A directory given for a level belongs to one store (`owner`): another store's tables look like orphans here.
 
 use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};

@@ -17,7 +17,7 @@
 use smallvec::{SmallVec, smallvec};
 
 use crate::cache::SharedBlock;
-use crate::env::{Read, Reads};
+use crate::env::{Read, Reads, unread};
 use crate::error::{Error, Result};
 use crate::key::Lsn;
 use crate::table::{Given, Name, Step, TableHandle, Verdicts, Version, Wanted};
@@ -134,9 +134,7 @@ impl Levels {
         match together.failed {
             Some(error) => Err(error),
             // Keys that are left would pass for absent.
-            None if !together.ended || together.told < together.walks.len() => {
-                Err(Error::invalid("read_each of the file system came back before it had read all"))
-            }
+            None if !together.ended || together.told < together.walks.len() => Err(unread()),
             None => Ok(()),
         }
     }

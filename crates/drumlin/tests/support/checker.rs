@@ -162,7 +162,8 @@ impl State {
 
     /// What a key adds to the hash.
     fn share(key: Key, value: Value) -> u64 {
-        let mixed = (u64::from(value) << 8 | u64::from(key)).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed =
+            (u64::from(value) << 8 | u64::from(key)).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9)
     }
 

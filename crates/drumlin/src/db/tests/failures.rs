@@ -180,9 +180,17 @@ fn a_level_path_that_changed_costs_no_table() {
     // The user turns to another directory for level 0, and the one before for level 3.
     let other =
         Options { level_paths: BTreeMap::from([(0, "/warm".into()), (3, "/cold".into())]), ..options() };
-    let db = Db::open_with(env(), STORE, other).expect("open");
+    let why = Db::open_with(env(), STORE, other).expect_err("its table is not there");
+    assert!(matches!(&why, Error::InvalidArgument { .. }), "{why:?}");
+    assert!(why.to_string().contains("/warm has none of the 1 tables"), "{why}");
+    assert!(
+        !fs.exists(Path::new("/warm")).expect("exists"),
+        "nothing is made of a directory that is missing"
+    );
+    // Or forgets of it.
+    let db = Db::open_with(env(), STORE, options()).expect("open");
     let missing = db.open_keyspace("a").expect("keyspace").get("k").expect_err("its table is not there");
-    assert!(missing.is_corruption(), "{missing:?}");
+    assert!(missing.is_corruption() && missing.to_string().contains("level_paths"), "{missing}");
     drop(db);
     let db = Db::open_with(env(), STORE, with).expect("open");
     let value = db.open_keyspace("a").expect("keyspace").get("k").expect("get");

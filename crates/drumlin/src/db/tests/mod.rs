@@ -13,6 +13,7 @@ mod full;
 mod jobs;
 mod killed;
 mod lost;
+mod places;
 mod recovery;
 mod rot;
 mod scarce;

@@ -4,8 +4,9 @@
 //! written over a pile takes up the columns of the tables in it (`table::pile`).
 //!
 //! A table that was written while memory held the filters of its level has no columns. The first one that has, and comes to lie
-//! over it, makes them of its keys. From then on its own filter is of no use: it is *told of*, holds no filter and fewer records of
-//! migration when it is opened next, and is closed at the next sweep if it holds one.
+//! over it, makes them of its keys. From when a get hears of it from these, its own filter is of no use: it is *told of*, holds no
+//! filter and fewer records of migration when it is opened next, and is closed at the next sweep if it holds one. Not before: the
+//! job that made them may yet fail.
 //!
 //! Invariant: columns that are made of keys have all keys of the table that lie in them, so a cluster may deny by them.
 //!
@@ -65,19 +66,14 @@ impl TableHandle {
         Ok(Ok(known.of(self.meta.id).unwrap_or(true)))
     }
 
-    /// True if the table has its filter in columns of this grid.
-    pub(in crate::table) fn has_columns(&self, grid: Grid) -> Result<bool> {
-        Ok(self.resident()?.cluster().is_some_and(|cluster| cluster.grid == grid))
-    }
-
-    /// The filters that the table has in columns of this grid: its own, and those of tables under it.
-    pub(in crate::table) fn columns(&self, grid: Grid) -> Result<Vec<Columns>> {
+    /// The filters that the table has in columns of this grid: its own, and those of tables under it; none if it has no such.
+    pub(in crate::table) fn columns(&self, grid: Grid) -> Result<Option<Vec<Columns>>> {
         let resident = self.resident()?;
         match resident.cluster() {
             Some(cluster) if cluster.grid == grid => {
-                cluster.rows(|page| resident.read(cluster.place(page)).map(|body| body.to_vec()))
+                cluster.rows(|page| resident.read(cluster.place(page)).map(|body| body.to_vec())).map(Some)
             }
-            _ => Ok(Vec::new()),
+            _ => Ok(None),
         }
     }
 
@@ -101,7 +97,6 @@ impl TableHandle {
             places.push(place);
             cursor.next_key()?;
         }
-        self.hot.told.store(true, Ordering::Relaxed);
         Ok(columns_between(self.meta.id, grid, &places, self.options.filter_bits_per_key, first, last))
     }
 }

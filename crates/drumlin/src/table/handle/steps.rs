@@ -15,7 +15,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::cache::SharedBlock;
-use crate::env::{FileSystem, Read, Reads};
+use crate::env::{FileSystem, Read, Reads, unread};
 use crate::error::Result;
 use crate::key::{Kind, Lsn};
 use crate::table::hashed::Verdicts;
@@ -211,42 +211,35 @@ impl Wanted<'_> {
     }
 }
 
-/// The blocks, in their order, each read once, several at a time if the file system can. They are in the cache
+/// The blocks, in their order, several read at a time if the file system can. They are in the cache
 /// behind it, if that keeps them. The epoch must not be pinned.
 ///
 /// # Errors
-/// That of the first, as they lie in their tables, that cannot be read or is corrupt.
+/// That of the first that cannot be read or is corrupt.
 fn read_together(fs: &dyn FileSystem, wanted: &[Wanted<'_>]) -> Result<Vec<SharedBlock>> {
-    let mut order: Vec<usize> = (0..wanted.len()).collect();
-    order.sort_unstable_by_key(|n| wanted[*n].name());
-    order.dedup_by_key(|n| wanted[*n].name());
-    let mut list = List { wanted, left: order.iter(), blocks: wanted.iter().map(|_| None).collect() };
+    let mut list = List { wanted, next: 0, blocks: wanted.iter().map(|_| None).collect() };
     fs.read_each(&mut list);
-    let blocks = order.iter().map(|n| list.blocks[*n].take().expect("each is read"));
-    let blocks: Vec<SharedBlock> = blocks.collect::<Result<_>>()?;
-    let block_of = |wanted_one: &Wanted<'_>| {
-        let at = order.binary_search_by_key(&wanted_one.name(), |n| wanted[*n].name());
-        blocks[at.expect("every name is in order")].clone()
-    };
-    Ok(wanted.iter().map(block_of).collect())
+    list.blocks.into_iter().map(|block| block.unwrap_or_else(|| Err(unread()))).collect()
 }
 
 /// Reads of [`read_together`]: by their place in the list.
 struct List<'w, 'a> {
     wanted: &'w [Wanted<'a>],
-    left: std::slice::Iter<'w, usize>,
+    next: usize,
     blocks: Vec<Option<Result<SharedBlock>>>,
 }
 
 impl Reads for List<'_, '_> {
     fn next(&mut self) -> Option<Read> {
-        loop {
-            let n = *self.left.next()?;
-            match self.wanted[n].read(n) {
+        while let Some(wanted) = self.wanted.get(self.next) {
+            let n = self.next;
+            self.next += 1;
+            match wanted.read(n) {
                 Some(read) => return Some(read),
-                None => self.blocks[n] = Some(self.wanted[n].fetch()),
+                None => self.blocks[n] = Some(wanted.fetch()),
             }
         }
+        None
     }
 
     fn take(&mut self, n: usize, found: Result<&[u8]>) {

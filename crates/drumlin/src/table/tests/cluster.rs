@@ -25,7 +25,7 @@ fn write_over(
         writer.add(key, Lsn(*lsn), *kind, value).expect("adds");
     }
     let (grid, first, last) = writer.columned_span().expect("it has columns");
-    writer.set_pile(pile_columns(pile, grid, first, last));
+    writer.set_pile(pile_columns(pile, grid, first, last, || Ok(())).expect("nobody stops it"));
     let (meta, _) = writer.finish().expect("writes");
     fs.rename(&path, &Path::new(DIR).join(file_name(meta.id, meta.content_hash))).expect("renames");
     meta
@@ -289,9 +289,10 @@ fn the_first_columns_of_a_pile_are_made_of_its_keys_and_filters_in_memory_go() {
         tops.insert(0, top);
     }
     shelf.sweep();
-    assert_eq!(held(), 0, "bytes of filters");
+    assert!(held() > 32_000 * 2, "nobody has read by the columns: the job that made them may have failed");
     let all: Vec<Arc<TableHandle>> = tops.iter().chain(&pile).cloned().collect();
     reads_of(&all, 0..48_000, true);
+    shelf.sweep();
     assert_eq!(held(), 0, "bytes of filters");
     let (a_get, a_miss) = (reads_of(&all, 0..48_000, true), reads_of(&all, 1_000_000..1_020_000, false));
     println!("{a_get:.4} reads a get, {a_miss:.4} of a key that is nowhere");
