@@ -125,6 +125,13 @@ pub enum Laid {
     Trie,
 }
 
+impl Laid {
+    /// With the numbers that nobody gave.
+    pub fn usual(self) -> Layout {
+        LaidOut { layout: self, runs: None, percent: None, levels: None }.layout()
+    }
+}
+
 /// A layout with its numbers.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub struct LaidOut {
@@ -202,16 +209,14 @@ pub enum Allocated {
     Uniform,
 }
 
+/// What is measured if nothing is named; of a trie, what needs no order of it.
+const USUAL: &str = "fillrandom,readrandom,seekrandom";
+
 /// Measures.
 #[derive(Args, Clone, Debug)]
 pub struct Bench {
-    /// Workloads, in this order; `list` shows them all
-    #[arg(
-        long,
-        value_name = "NAMES",
-        value_delimiter = ',',
-        default_value = "fillrandom,readrandom,seekrandom"
-    )]
+    /// Workloads, in this order; `list` shows them all, and a trie leaves what needs an order out of what is measured by default
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = USUAL)]
     pub benchmarks: Vec<String>,
     /// Keys in the store
     #[arg(long, default_value_t = 1_000_000, value_name = "N")]
@@ -352,7 +357,18 @@ impl Bench {
                 format!("there is no workload {name}; there are {}", all.join(", "))
             })
         };
-        self.benchmarks.iter().map(named).collect()
+        let mut workloads = self.benchmarks.iter().map(named).collect::<Result<Vec<_>, _>>()?;
+        if self.laid.layout == Laid::Trie {
+            if self.benchmarks.iter().map(String::as_str).eq(USUAL.split(',')) {
+                workloads.retain(|workload| !workload.needs_order());
+            } else if let Some(ordered) = workloads.iter().find(|workload| workload.needs_order()) {
+                return Err(format!(
+                    "--benchmarks {} needs an order of keys, which --layout trie does not have: leave it out",
+                    ordered.name
+                ));
+            }
+        }
+        Ok(workloads)
     }
 
     /// What is wrong with the rest, if anything.

@@ -217,6 +217,11 @@ pub const WORKLOADS: &[Workload] = &[
 ];
 
 impl Workload {
+    /// True if any of it asks for more than single keys.
+    pub fn needs_order(&self) -> bool {
+        self.mix.iter().any(|(kind, _)| kind.needs_order())
+    }
+
     /// The workload of this name.
     pub fn named(name: &str) -> Option<&'static Workload> {
         WORKLOADS.iter().find(|workload| workload.name == name)

@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
-use drumlin_bench::args::{Bench, Compress, LaidOut, Survives};
+use drumlin::KeyspaceOptions;
+use drumlin_bench::args::{Bench, Compress, Laid, LaidOut, Survives};
 use drumlin_paper::args::Paper;
 
 use crate::failure::{Failure, Result};
@@ -130,7 +131,7 @@ pub enum Command {
     /// Estimate how many keys and bytes an interval holds, without reading it
     #[command(after_help = help::SIZE)]
     Size(Size),
-    /// Print records in key order
+    /// Print records, in the order of their keys if they have one
     #[command(after_help = help::SCAN)]
     Scan(Scan),
     /// Print the names of the keyspaces
@@ -240,6 +241,25 @@ pub struct Put {
     pub value: OsString,
     #[command(flatten)]
     pub form: KeyForm,
+    #[command(flatten)]
+    pub made: Made,
+}
+
+/// How a keyspace that is missing is made.
+#[derive(Debug, Default, clap::Args)]
+pub struct Made {
+    /// The layout of its tables, if the keyspace is made now: trie is for many small records that need no order, and is for good
+    /// [default: leveled]
+    #[arg(long, value_enum)]
+    pub layout: Option<Laid>,
+}
+
+impl Made {
+    /// As the store takes it.
+    pub fn options(&self) -> KeyspaceOptions {
+        let Some(layout) = self.layout else { return KeyspaceOptions::default() };
+        KeyspaceOptions { layout: layout.usual(), ..KeyspaceOptions::default() }
+    }
 }
 
 /// Arguments of `delete`.
@@ -274,6 +294,9 @@ pub struct Load {
     /// Skip bad lines and count them, instead of stopping at the first
     #[arg(long)]
     pub skip_bad: bool,
+
+    #[command(flatten)]
+    pub made: Made,
 }
 
 /// How a file to load is written.

@@ -155,7 +155,7 @@ pub fn drawing(stats: &Stats) -> String {
     text.push_str(
         "  memory   what is in the log, but in no table yet\n\
          \x20 L0       tables as they were written from memory; they may overlap\n\
-         \x20 L1...    merged tables; those of a level lie one behind the other in key order, and\n\
+         \x20 L1...    merged tables; those of a level lie one behind the other by their keys, and\n\
          \x20          the deeper the level, the older they are\n\
          \x20 values   files of long values, apart from their keys\n\
          A version is one write of a key: a put or a delete. Old ones go when levels are merged.\n",

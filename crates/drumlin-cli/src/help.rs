@@ -48,8 +48,9 @@ Examples:
   drumlin --db my.db put DE/Kiel 246000
   drumlin --db my.db put photo - < photo.jpg
   drumlin --db my.db put --hex 00ff 'a key that is no text'
+  drumlin --db my.db --keyspace items put 4711 ok --layout trie
 
-The store and the keyspace are made if they are missing. With --json: {\"ok\":true}.";
+The store and the keyspace are made if they are missing, this with --layout. With --json: {\"ok\":true}.";
 
 pub const DELETE: &str = "\
 Example:
@@ -186,8 +187,9 @@ Examples:
   drumlin inspect log my.db/log/0000000001.log --records --limit 100
   drumlin inspect manifest my.db/MANIFEST-000003
 
-The file is enough: no store is opened, none has to be sound, and nothing is changed. The key of the checksums of log \
-and manifest is in the store's file STORE; it is looked for beside the file and in the directory above, or in --db.
+No store is opened, none has to be sound, and nothing is changed. A table must have the name that the store gave it, with the \
+hash of what it holds. The key of the checksums of log and manifest, and of the keys of tables without order (tries), is in the \
+store's file STORE; it is looked for beside the file and in the directory above, or in --db.
 
 Exits 0 if the file is sound by itself, 3 if bytes are wrong, naming the offset of each place, 1 if nothing is wrong but \
 not all could be checked. What can be read in spite of that is shown.

@@ -8,9 +8,9 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use drumlin::{Db, Keyspace, KeyspaceOptions, Options, Stats, check_keyspace_name};
+use drumlin::{Db, Error, Keyspace, Options, Stats, check_keyspace_name};
 
-use crate::args::Args;
+use crate::args::{Args, Made};
 use crate::failure::{Failure, Result};
 
 /// What a directory with a store has, or one in which making it was interrupted.
@@ -48,12 +48,20 @@ pub fn change(args: &Args) -> Result<Db> {
     Ok(Db::open(args.db(), Options { create_if_missing: false, ..Options::default() })?)
 }
 
-/// Opens the store and the keyspace for writing; makes them if missing.
-pub fn write_keyspace(args: &Args) -> Result<(Db, Keyspace)> {
+/// Opens the store and the keyspace for writing; makes them if missing. A layout that is named must have an order if the keyspace has.
+pub fn write_keyspace(args: &Args, made: &Made) -> Result<(Db, Keyspace)> {
     check_keyspace_name(args.keyspace())?;
     not_among_others(args.db())?;
     let db = Db::open(args.db(), Options::default())?;
-    match db.keyspace(args.keyspace(), KeyspaceOptions::default()) {
+    let there = match made.layout {
+        None => db.open_keyspace(args.keyspace()),
+        Some(_) => db.keyspace(args.keyspace(), made.options()),
+    };
+    let keyspace = match there {
+        Err(Error::NotFound { .. }) => db.keyspace(args.keyspace(), made.options()),
+        other => other,
+    };
+    match keyspace {
         Ok(keyspace) => Ok((db, keyspace)),
         Err(error) => close_after(db, Err(error.into())),
     }

@@ -251,3 +251,13 @@ fn limits_are_told_in_text_and_in_json() {
         }
     }
 }
+
+#[test]
+fn what_needs_an_order_is_not_measured_of_a_trie() {
+    let said = run(&[&["bench", "--layout", "trie"], &SMALL[..]].concat());
+    assert!(said.text().contains("readrandom ") && !said.text().contains("seekrandom"), "{said:?}");
+    let said =
+        run(&[&["bench", "--layout", "trie", "--benchmarks", "fillrandom,ycsbe"], &SMALL[..]].concat());
+    let said = said.fails(2);
+    assert!(said.out.is_empty() && said.err.contains("ycsbe needs an order"), "{said:?}");
+}

@@ -159,3 +159,18 @@ fn a_store_is_not_made_among_somebodys_files() {
     run(&["del", "a"]).ok();
     assert_eq!(run(&["count"]).text(), "1\n");
 }
+
+#[test]
+fn a_keyspace_is_made_with_the_layout_that_is_asked_for() {
+    let store = Store::new();
+    store.run(["put", "k", "v", "--layout", "trie"]).ok();
+    let said = store.run(["scan", "--prefix", "k"]).fails(1);
+    assert!(said.err.contains("needs an order"), "{said:?}");
+    // It is not asked for again, and may be.
+    store.run(["put", "l", "w"]).ok();
+    store.run(["put", "m", "x", "--layout", "trie"]).ok();
+    store.run(["cas", "n", "--absent", "y"]).ok();
+    assert_eq!(store.run(["count"]).ok(), b"4\n");
+    let said = store.run(["put", "k", "v", "--layout", "leveled"]).fails(1);
+    assert!(said.err.contains("has no order"), "{said:?}");
+}

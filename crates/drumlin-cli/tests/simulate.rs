@@ -83,3 +83,14 @@ fn what_no_store_can_have_is_wrong_usage() {
     let said = store.run(["--keyspace", "k", "simulate"]);
     assert_eq!(said.code, Some(2), "{said:?}");
 }
+
+#[test]
+fn filters_that_memory_does_not_hold_are_remarked_on() {
+    let store = Store::new();
+    let simulated = |memory: &str| {
+        let asked = ["simulate", "--layout", "trie", "--records", "20000000", "--memory", memory];
+        store.run(asked).err
+    };
+    assert!(simulated("64").contains("the filters take"), "{}", simulated("64"));
+    assert_eq!(simulated("1024"), "");
+}

@@ -73,7 +73,12 @@ pub struct Options {
     pub snapshot_expiry: Option<Duration>,
     /// Directory for the tables of each level, by level number; levels not named live in the store's own, and so do value files. It
     /// is not stored: give the same at every open, or tables are missing ([`Error::Corruption`]). A directory belongs to one store
-    /// alone: an open for writing removes every table and value file in it that this store does not know.
+    /// alone, which puts its name there (a file `OWNER`): an open for writing removes every table and value file in it that this store does
+    /// not know. It is made if it is missing, unless tables should be there: then the open fails, since a device is not mounted.
+    ///
+    /// Levels are numbered as `drumlin stats` shows them: level 0 is what flushes write. A trie has sixteen for each of its levels (with
+    /// 8 runs): 1 to 16 hold its second, 17 to 32 its third, 33 to 48 its fourth, and from 49 on all that is older. So
+    /// the upper levels of a trie, on a faster device, are 0 to 48.
     pub level_paths: BTreeMap<u32, PathBuf>,
     /// Custom comparators that keyspaces of this store may use, found by name at open.
     pub comparators: Vec<ComparatorRef>,
@@ -345,7 +350,8 @@ pub enum Layout {
         upper_percent: u16,
     },
     /// For many small items that need no order: keys are stored behind their hash and spread over containers that grow like a
-    /// trie, eight children each (LSM-trie §2). Writes every entry about once a level, and reads one block a get. What lies in
+    /// trie, eight children each (LSM-trie §2). Writes every entry about once a level, and reads one block a get where memory holds the filters
+    /// (two where it holds hardly any). What lies in
     /// buckets is not compressed, and these are of 4096 bytes, whatever the options say of blocks.
     ///
     /// A keyspace is made with it or without, for good. What needs an order is refused ([`Error::NoOrder`]): ranges, prefixes,
@@ -353,7 +359,7 @@ pub enum Layout {
     Trie {
         /// Levels, from 2 to 8: the last of them holds all that is older. 5 in [`Layout::TRIE`], as in the paper.
         levels: u8,
-        /// Tables that a container holds before they are merged into its children, from 2 to 15. 8 in [`Layout::TRIE`].
+        /// Runs that a container holds before they are merged into its children, from 2 to 15. 8 in [`Layout::TRIE`].
         runs: usize,
         /// What spreads the keys, for good.
         hash: KeyHash,
@@ -413,7 +419,7 @@ impl fmt::Display for Layout {
             }
             Layout::Trie { levels, runs, hash } => {
                 let hash = if *hash == KeyHash::Sha1 { ", SHA-1" } else { "" };
-                write!(f, "trie ({levels} levels, {runs} tables a container{hash})")
+                write!(f, "trie ({levels} levels, {runs} runs a container{hash})")
             }
         }
     }
@@ -479,7 +485,7 @@ pub struct KeyspaceOptions {
     pub block_bytes: usize,
     /// Filter bits per key, of all tables together, at most 64; 0 for no filter. Default 10.
     pub filter_bits_per_key: f64,
-    /// How they are shared out. Default [`FilterAllocation::BySize`].
+    /// How they are shared out. Default [`FilterAllocation::BySize`]. In a trie all get the same.
     pub filter_allocation: FilterAllocation,
     /// Bytes after which an output table is cut, and a value file, from 1 KiB to 4 GiB. Default 32 MiB.
     pub table_bytes: u64,

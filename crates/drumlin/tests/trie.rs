@@ -198,3 +198,20 @@ fn a_table_of_another_store_is_told() {
     let strange = inspect::table(&Env::with_fs(ours.clone()), &there, None, |_| {}).expect("inspect");
     assert!(strange.unchecked.iter().any(|why| why.contains("other hashes")), "{strange:?}");
 }
+
+#[test]
+fn a_keyspace_is_with_or_without_order_for_good_and_says_so() {
+    let db = open(&MemFs::new(), options()).expect("open");
+    let ordered = KeyspaceOptions { layout: Layout::Leveled, ..trie() };
+    for (name, made, asked, says) in
+        [("a", trie(), ordered.clone(), "a has no order"), ("b", ordered.clone(), trie(), "b is ordered")]
+    {
+        db.keyspace(name, made.clone()).expect("keyspace").put("k", "v").expect("put");
+        let refused = db.keyspace(name, asked);
+        assert!(matches!(&refused, Err(Error::InvalidArgument(why)) if why.contains(says)), "{refused:?}");
+        db.keyspace(name, made).expect("as it was made");
+        db.open_keyspace(name).expect("as it is");
+    }
+    let tiered = Layout::Tiered { runs: 4, merged_percent: 100 };
+    db.keyspace("b", KeyspaceOptions { layout: tiered, ..trie() }).expect("another layout with an order");
+}

@@ -21,7 +21,7 @@ pub fn run(args: &Args, cas: &Cas) -> Result<()> {
             (db, keyspace.and_then(|keyspace| keyspace.compare_and_swap(&key, Some(expected), Some(&value))))
         }
         None => {
-            let (db, keyspace) = open::write_keyspace(args)?;
+            let (db, keyspace) = open::write_keyspace(args, &args::Made::default())?;
             (db, keyspace.compare_and_swap(&key, None, Some(&value)))
         }
     };

@@ -52,7 +52,7 @@ pub fn run(args: &Args, load: &Load) -> Result<()> {
         Err(Unusable::Column(why)) => return Err(Failure::Input(format!("{name}: {why}"))),
         Err(Unusable::Usage(why)) => return Err(Failure::Usage(why)),
     };
-    let (db, keyspace) = open::write_keyspace(args)?;
+    let (db, keyspace) = open::write_keyspace(args, &load.made)?;
     let watcher = Watcher::new(args.quiet);
     let bar = match size {
         Some(bytes) => watcher.bytes("loading", bytes),

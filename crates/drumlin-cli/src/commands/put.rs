@@ -11,7 +11,7 @@ use crate::value;
 pub fn run(args: &Args, put: &Put) -> Result<()> {
     let key = put.form.key(&put.key)?;
     let value = value::read(&put.value)?;
-    let (db, keyspace) = open::write_keyspace(args)?;
+    let (db, keyspace) = open::write_keyspace(args, &put.made)?;
     let put = keyspace.put(&key, &value);
     open::close_after(db, put.map_err(Into::into))?;
     let mut out = Output::new();

@@ -17,6 +17,7 @@ use crate::failure::{Failure, Result};
 use crate::interrupt;
 use crate::output::{Output, bytes, count};
 use crate::progress::Watcher;
+use crate::report::{self, Note};
 use crate::twin::{Difference, TierBytes, Twin};
 
 /// A memtable has this part of the memory.
@@ -27,10 +28,10 @@ const COURSE_PARTS: u64 = 64;
 const BAR_CELLS: u64 = 40;
 
 pub fn run(args: &Args, asked: &Simulate) -> Result<()> {
-    let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
-    let memory_bytes = bytes(asked.memory.saturating_mul(1 << 20));
+    let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+    let memory_bytes = size(asked.memory.saturating_mul(1 << 20));
     let limit = memory_bytes / MEMTABLE_SHARE;
-    let put_bytes = bytes(asked.key_size.saturating_add(asked.value_size));
+    let put_bytes = size(asked.key_size.saturating_add(asked.value_size));
     let refused = |error: drumlin::Error| Failure::Usage(error.to_string());
     asked.laid.check().map_err(Failure::Usage)?;
     let store = Options { memory_bytes, ..Options::default() };
@@ -94,6 +95,16 @@ pub fn run(args: &Args, asked: &Simulate) -> Result<()> {
     if !args.json {
         out.line("")?;
         drawing(&mut out, &point.levels)?;
+    }
+    let held = store.filter_bytes_max();
+    if point.filter_bytes > held {
+        let text = format!(
+            "the filters take {}, of which this memory holds {}: a get reads about a block more than is foretold; --memory {} holds them",
+            bytes(point.filter_bytes),
+            bytes(held),
+            ((point.filter_bytes.saturating_mul(16) / 3) >> 20) + 1
+        );
+        report::note(&Note::new(text), args.json);
     }
     if asked.real {
         let twin = Twin::fill(args, &simulation, (&options, &workload), (memory_bytes, limit), point.puts)?;

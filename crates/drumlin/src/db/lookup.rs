@@ -4,7 +4,7 @@
 //!
 //! Walks the parts of a superversion newest first and stops at the first that has an answer, a
 //! version or a covering range tombstone; within a part the higher LSN wins (I2 makes that right).
-//! Never waits and writes nothing shared.
+//! What is in memory is asked first, without waiting for anybody; what is not is read, behind it.
 //!
 //! Invariants:
 //! - Nobody is told what a dropped keyspace was emptied to, or that files are missing which `close` has removed: whoever

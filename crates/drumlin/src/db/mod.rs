@@ -187,7 +187,7 @@ impl Db {
                     false => ("is ordered", "without order (with the layout of a trie)"),
                 };
                 Err(Error::invalid(format!(
-                    "keyspace {name} {is}, which is for good, and was asked for {asked}: open it by open_keyspace, or choose another name"
+                    "keyspace {name} {is}, which is for good, and was asked for {asked}: ask for it as it is, or choose another name"
                 )))
             }
             other => other,

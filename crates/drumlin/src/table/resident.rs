@@ -87,7 +87,7 @@ pub(super) struct Loading<'a> {
 /// Bytes that open tables keep in memory, by what for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Parts {
-    /// Index roots, properties, the handles of the files.
+    /// Index roots, properties, the handles of the files; of hashed tables records of migration and clusters; shortcuts.
     pub index: usize,
     /// Filters.
     pub filter: usize,
