@@ -201,6 +201,7 @@ pub(crate) fn collect(store: &Store) -> Stats {
     // First: what is written meanwhile does not look as if it were held after its flush.
     let charged = memory.memtables.account().bytes() as u64;
     let keyspaces = store.keyspaces.all();
+    let oldest_snapshot = store.oldest_snapshot();
     let guard = epoch::pin();
     let (mut resident, mut frozen, mut debt_bytes) = (Parts::default(), 0, 0);
     let mut figures = Vec::with_capacity(keyspaces.len());
@@ -213,7 +214,7 @@ pub(crate) fn collect(store: &Store) -> Stats {
         }
         frozen += now.frozen().iter().map(|g| g.memtable.bytes() as u64).sum::<u64>();
         let options = keyspace.options();
-        debt_bytes += crate::layout::debt_bytes(&now.levels, &options);
+        debt_bytes += crate::layout::debt_bytes(&now.levels, &options, oldest_snapshot);
         figures.push(KeyspaceStats::of(&keyspace.name, &options, now));
     }
     let counters = &store.background.counters;

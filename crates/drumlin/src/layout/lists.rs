@@ -47,11 +47,13 @@ impl Content {
     }
 }
 
+#[derive(Clone)]
 pub struct Job {
     pub plan: CompactionPlan,
     pub snapshots: Vec<u64>,
 }
 
+#[derive(Clone)]
 pub struct Sim {
     pub options: KeyspaceOptions,
     pub entries_per_table: usize,
@@ -460,7 +462,12 @@ impl Sim {
         self.flush();
         self.settle();
         self.check_all(keys, &format!("{story}, settled"));
-        assert_eq!(debt_bytes(&self.levels, &self.options), 0, "{story}: {:?}", self.shape());
+        assert_eq!(
+            debt_bytes(&self.levels, &self.options, self.oldest_snapshot()),
+            0,
+            "{story}: {:?}",
+            self.shape()
+        );
         self.snapshots.clear();
         self.compact_manually(None, None);
         self.check_all(keys, &format!("{story}, compacted"));

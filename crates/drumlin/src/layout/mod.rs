@@ -109,12 +109,13 @@ pub fn containers_at(options: &KeyspaceOptions, level: usize) -> u64 {
     Tiers::of(options).map_or(1, |tiers| tiers.containers(level))
 }
 
-/// Bytes that compactions must still write before the layout is in shape, about. 0 if none is due.
-pub fn debt_bytes(levels: &Levels, options: &KeyspaceOptions) -> u64 {
+/// Bytes that compactions must still write before the layout is in shape, about. 0 if none is due, while what the oldest
+/// snapshot needs is kept.
+pub fn debt_bytes(levels: &Levels, options: &KeyspaceOptions, oldest_snapshot: Lsn) -> u64 {
     let of_tables = match Tiers::of(options) {
         None => leveled::debt_bytes(levels, options),
         Some(tiers) => {
-            let policy = Policy { levels, options, running: &Running::new(), oldest_snapshot: Lsn::MAX };
+            let policy = Policy { levels, options, running: &Running::new(), oldest_snapshot };
             tiered::debt_bytes(&policy, tiers)
         }
     };

@@ -147,7 +147,7 @@ fn by_urgency(a: (f64, u64), b: (f64, u64)) -> Ordering {
 }
 
 impl Store {
-    pub(super) fn oldest_snapshot(&self) -> Lsn {
+    pub(in crate::db) fn oldest_snapshot(&self) -> Lsn {
         self.sequencer.snapshots().list().first().copied().unwrap_or(Lsn::MAX)
     }
 
@@ -223,7 +223,8 @@ impl Store {
                 let running = state.compacting.entry(k.id).or_default();
                 let held = state.failures.held(k.id, running, now);
                 let plan = layout::pick(levels, &k.options(), &held, oldest_snapshot)?;
-                let urgency = (level0_overhang(k, &guard), layout::debt_bytes(levels, &k.options()));
+                let urgency =
+                    (level0_overhang(k, &guard), layout::debt_bytes(levels, &k.options(), oldest_snapshot));
                 Some((k, plan, urgency))
             })
             .max_by(|(_, _, a), (_, _, b)| by_urgency(*a, *b));
