@@ -27,7 +27,7 @@
 //!   tier begin, each an eighth of the one above; so a component lies in one container, and is merged into its eight children
 //!   when its runs are D. The last tier takes all levels that are left, and what lies there is not merged by its number until it
 //!   has half of them. A pile under which nothing lies is merged into itself when half of it is garbage (`table::Sample`); a
-//!   third, if nothing else is due.
+//!   third, if nothing else is due. What snapshots need is none.
 //! - Lazy-leveled: where what lies above the last run has more than `upper_percent` of its bytes, or of its entries, which counts
 //!   deletes for what they hide, all of it from level 1 on is merged into the last run.
 //!
