@@ -4,9 +4,10 @@
 //! written over a pile takes up the columns of the tables in it (`table::pile`).
 //!
 //! A table that was written while memory held the filters of its level has no columns. The first one that has, and comes to lie
-//! over it, makes them of its keys. From when a get hears of it from these, its own filter is of no use: it is *told of*, holds no
-//! filter and fewer records of migration when it is opened next, and is closed at the next sweep if it holds one. Not before: the
-//! job that made them may yet fail.
+//! over it, makes them of its keys. From then on its own filter is of no use: it is *told of*, holds no filter and fewer records of
+//! migration when it is opened next, and is closed at the next sweep if it holds one. (If the job that made them fails, it is asked
+//! without a filter until another one has made them anew. Told by the first get that hears of it, filters stayed too long: 11.5 % of them
+//! where 2.8 do, result `trie-reads`.)
 //!
 //! Invariant: columns that are made of keys have all keys of the table that lie in them, so a cluster may deny by them.
 //!
@@ -97,6 +98,7 @@ impl TableHandle {
             places.push(place);
             cursor.next_key()?;
         }
+        self.hot.told.store(true, Ordering::Relaxed);
         Ok(columns_between(self.meta.id, grid, &places, self.options.filter_bits_per_key, first, last))
     }
 }

@@ -289,10 +289,9 @@ fn the_first_columns_of_a_pile_are_made_of_its_keys_and_filters_in_memory_go() {
         tops.insert(0, top);
     }
     shelf.sweep();
-    assert!(held() > 32_000 * 2, "nobody has read by the columns: the job that made them may have failed");
+    assert_eq!(held(), 0, "bytes of filters");
     let all: Vec<Arc<TableHandle>> = tops.iter().chain(&pile).cloned().collect();
     reads_of(&all, 0..48_000, true);
-    shelf.sweep();
     assert_eq!(held(), 0, "bytes of filters");
     let (a_get, a_miss) = (reads_of(&all, 0..48_000, true), reads_of(&all, 1_000_000..1_020_000, false));
     println!("{a_get:.4} reads a get, {a_miss:.4} of a key that is nowhere");
