@@ -14,6 +14,7 @@ use crate::env::MemFs;
 use crate::iter::{RangeTombstone, Tombstones};
 use crate::key::{Bytewise, KeyHasher, Kind, Lsn, bytewise};
 use crate::layout::plan::{CompactionPlan, span_of};
+use crate::layout::tiered::Tiers;
 use crate::layout::{Border, KeySpan, KeySpans, ManualPick, Running, debt_bytes, pick, pick_manual};
 use crate::options::{KeyspaceOptions, Layout};
 use crate::table::{Sample, Shelf, TableHandle, TableId, TableMeta, TableOptions};
@@ -292,6 +293,16 @@ impl Sim {
         let first = plan.input_level as usize;
         let deepest = plan.tables().map(|(level, _)| level as usize).max().expect("a plan has inputs");
         for (output, span) in plan.landings() {
+            // In a trie the filters of all that stays under it in its pile go with it.
+            let under = Tiers::of(&self.options).map_or(0..0, |tiers| tiers.under(output as usize));
+            for table in under.flat_map(|level| self.levels.level(level)) {
+                let id = table.meta().id;
+                let stays = !taken.contains(&id) && span_of(table.meta()).overlaps(&Bytewise, &span);
+                assert!(
+                    !stays || plan.pile.iter().any(|of| of.meta().id == id),
+                    "{plan}: {id:?} is forgotten"
+                );
+            }
             let last = deepest.max(output as usize);
             let from = if output as usize > first { first + 1 } else { output.max(1) as usize };
             for level in from..=last {

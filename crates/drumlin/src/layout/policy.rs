@@ -240,8 +240,8 @@ impl<'a> Policy<'a> {
         let deeper = KeySpans::new(comparator, deeper);
         let sorted = inputs.iter().filter(|(level, _)| *level > 0).flat_map(|(_, tables)| tables);
         let cuts = self.cuts(sorted, bytes_of(all()));
-        // In a trie what lies under the output in its pile: the filters of these go with it.
-        let pile = Tiers::of(self.options).map_or(0..0, |tiers| tiers.under(output));
+        // In a trie what lies under the outputs in their piles, which are free above them: the filters of these go with them.
+        let pile = Tiers::of(self.options).map_or(0..0, |tiers| tiers.under(shallowest));
         let of_level = |level: usize| self.tables(level)[self.overlapping(level, &span)].iter();
         let pile = pile.flat_map(of_level).cloned().collect();
         let mut plan = CompactionPlan {

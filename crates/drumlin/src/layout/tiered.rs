@@ -421,8 +421,6 @@ fn descend(
     if tiers.trie.is_some() && !plan.trivial_move {
         // Within a container a cut would leave two tables where one is enough.
         plan.cuts = cuts;
-        let of_level = |level: usize| policy.tables(level)[policy.overlapping(level, &whole)].iter();
-        plan.pile = tiers.levels(tier).flat_map(of_level).cloned().collect();
     }
     Some(plan)
 }
