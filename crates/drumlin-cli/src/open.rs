@@ -8,7 +8,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use drumlin::{Db, Error, Keyspace, Options, Stats, check_keyspace_name};
+use drumlin::{Db, Keyspace, Options, Stats, check_keyspace_name};
 
 use crate::args::{Args, Made};
 use crate::failure::{Failure, Result};
@@ -53,13 +53,9 @@ pub fn write_keyspace(args: &Args, made: &Made) -> Result<(Db, Keyspace)> {
     check_keyspace_name(args.keyspace())?;
     not_among_others(args.db())?;
     let db = Db::open(args.db(), Options::default())?;
-    let there = match made.layout {
-        None => db.open_keyspace(args.keyspace()),
-        Some(_) => db.keyspace(args.keyspace(), made.options()),
-    };
-    let keyspace = match there {
-        Err(Error::NotFound { .. }) => db.keyspace(args.keyspace(), made.options()),
-        other => other,
+    let keyspace = match (made.layout, db.open_keyspace(args.keyspace())) {
+        (None, found @ Ok(_)) => found,
+        _ => db.keyspace(args.keyspace(), made.options()),
     };
     match keyspace {
         Ok(keyspace) => Ok((db, keyspace)),
