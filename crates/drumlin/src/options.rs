@@ -74,7 +74,7 @@ pub struct Options {
     /// Directory for the tables of each level, by level number; levels not named live in the store's own, and so do value files. It
     /// is not stored: give the same at every open, or tables are missing ([`Error::Corruption`]). A directory belongs to one store
     /// alone, which puts its name there (a file `OWNER`): an open for writing removes every table and value file in it that this store does
-    /// not know. It is made if it is missing, unless tables should be there: then the open fails, since a device is not mounted.
+    /// not know. It is made if it is missing, unless tables should be there: then the open fails, as where a device is not mounted.
     ///
     /// Levels are numbered as `drumlin stats` shows them: level 0 is what flushes write. A trie has sixteen for each of its levels (with
     /// 8 runs): 1 to 16 hold its second, 17 to 32 its third, 33 to 48 its fourth, and from 49 on all that is older. So
@@ -350,9 +350,8 @@ pub enum Layout {
         upper_percent: u16,
     },
     /// For many small items that need no order: keys are stored behind their hash and spread over containers that grow like a
-    /// trie, eight children each (LSM-trie §2). Writes every entry about once a level, and reads one block a get where memory holds the filters
-    /// (two where it holds hardly any). What lies in
-    /// buckets is not compressed, and these are of 4096 bytes, whatever the options say of blocks.
+    /// trie, eight children each (LSM-trie §2). Writes every entry about once a level, and reads one block a get where memory holds
+    /// the filters (two where it holds hardly any). What lies in buckets is not compressed, and these are of 4096 bytes, whatever the options say of blocks.
     ///
     /// A keyspace is made with it or without, for good. What needs an order is refused ([`Error::NoOrder`]): ranges, prefixes,
     /// `delete_range`, and other comparators; `iter` gives out all records in no order.

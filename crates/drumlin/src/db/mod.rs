@@ -163,12 +163,13 @@ impl Db {
     }
 
     /// The keyspace `name`; made with `options` if it does not exist. An existing one keeps its own
-    /// options; what is for good is compared: the comparator, and whether there is an order. O(log keyspaces); making one costs O(keyspaces) and syncs of the manifest.
+    /// options; what is for good is compared: the comparator, and whether there is an order. O(log keyspaces); making one costs
+    /// O(keyspaces) and syncs of the manifest.
     ///
     /// # Errors
     /// `InvalidArgument` for a name or options that are not allowed, another comparator than it has, or an order where it has none
-    /// ([`Layout::Trie`](crate::Layout::Trie)) or none where it has one; `NotFound` if it would have to be made and the store is read-only; `Closed`; `Poisoned`, `NoSpace` or `Io` if the manifest cannot be
-    /// written.
+    /// ([`Layout::Trie`](crate::Layout::Trie)) or none where it has one; `NotFound` if it would have to be made and the store is
+    /// read-only; `Closed`; `Poisoned`, `NoSpace` or `Io` if the manifest cannot be written.
     pub fn keyspace(&self, name: &str, options: KeyspaceOptions) -> Result<Keyspace> {
         match self.open_keyspace(name) {
             Err(Error::NotFound { .. }) if !self.store.options.read_only => {
