@@ -58,11 +58,8 @@ pub(crate) fn open(env: Env, directory: &Path, options: Options) -> Result<Arc<S
     options.validate()?;
     let lock = lock(&env, directory, &options)?;
     let (manifest, identity, state, info) = load(&env, directory, &options)?;
-    let who = (&identity, &state);
-    if options.read_only {
-        version::check_places(&*env.fs, directory, &options.level_paths, who)?;
-    } else {
-        version::claim_places(&*env.fs, directory, &options.level_paths, who)?;
+    version::claim_places(&*env.fs, directory, &options, (&identity, &state))?;
+    if !options.read_only {
         remove_temporaries(&env, directory, &options)?;
     }
     let log_directory = directory.join(LOG_DIRECTORY);

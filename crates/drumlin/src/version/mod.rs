@@ -44,7 +44,7 @@ pub use levels::{Cached, Levels, Rest, Sought};
 pub use manifest::REWRITE_BYTES_MIN;
 pub use manifest::{Manifest, ManifestInfo};
 pub use orphans::{orphans, temporaries};
-pub use owner::{check as check_places, claim as claim_places};
+pub use owner::claim as claim_places;
 pub use settings::{decode_options, encode_options};
 #[cfg(test)]
 pub use state::Session;

@@ -23,6 +23,7 @@ use super::orphans::{is_table_name, value_file};
 use super::state::StoreState;
 use crate::env::{FileSystem, join};
 use crate::error::{Error, Result};
+use crate::options::Options;
 use crate::table::file_name;
 
 /// The name of the file in a level's directory.
@@ -30,43 +31,34 @@ pub const OWNER_FILE: &str = "OWNER";
 const TEMPORARY: &str = "OWNER.new";
 const LOCK: &str = "OWNER.lock";
 
-/// Makes the directories of `level_paths` those of the store in `directory`, durably.
+/// Makes the directories of `level_paths` those of the store in `directory`, durably; of a read-only one, sees only that they may be.
 ///
 /// Errors: `InvalidArgument` if one is another store's, or lacks the tables that this one has there; `Locked`.
 pub fn claim(
     fs: &dyn FileSystem,
     directory: &Path,
-    level_paths: &BTreeMap<u32, PathBuf>,
+    options: &Options,
     (identity, state): (&Identity, &StoreState),
 ) -> Result<()> {
-    for place in places(directory, level_paths) {
+    for place in places(directory, &options.level_paths) {
+        if is_named(fs, place, identity)? {
+            continue;
+        }
+        check_unnamed(fs, place, &options.level_paths, state)?;
+        if options.read_only {
+            continue;
+        }
+        // A table is no more durable than the name of the directory it lies in.
+        make_directory(fs, place)?;
+        let _lock = fs.lock(&join(place, LOCK), true)?;
         if !is_named(fs, place, identity)? {
-            check_unnamed(fs, place, level_paths, state)?;
-            // A table is no more durable than the name of the directory it lies in.
-            make_directory(fs, place)?;
-            let _lock = fs.lock(&join(place, LOCK), true)?;
-            if !is_named(fs, place, identity)? {
-                let temporary = join(place, TEMPORARY);
-                write_whole(fs, &temporary, line(identity).as_bytes())?;
-                fs.rename(&temporary, &join(place, OWNER_FILE))?;
-                fs.sync_dir(place)?;
-            }
+            let temporary = join(place, TEMPORARY);
+            write_whole(fs, &temporary, line(identity).as_bytes())?;
+            fs.rename(&temporary, &join(place, OWNER_FILE))?;
+            fs.sync_dir(place)?;
         }
     }
     Ok(())
-}
-
-/// The same where nothing may be written: directories without a name are left so.
-pub fn check(
-    fs: &dyn FileSystem,
-    directory: &Path,
-    level_paths: &BTreeMap<u32, PathBuf>,
-    (identity, state): (&Identity, &StoreState),
-) -> Result<()> {
-    places(directory, level_paths).into_iter().try_for_each(|place| match is_named(fs, place, identity)? {
-        true => Ok(()),
-        false => check_unnamed(fs, place, level_paths, state),
-    })
 }
 
 /// What `level_paths` names beside the store's own directory.
