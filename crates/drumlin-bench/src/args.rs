@@ -166,6 +166,20 @@ impl LaidOut {
         }
     }
 
+    /// Says which of these flags is given and would change nothing: the tables of level 0, the target of level 1, the ratio.
+    ///
+    /// # Errors
+    /// A flag, and the layouts that it is for.
+    pub fn check_levels(&self, level0: bool, level1: bool, level_ratio: bool) -> Result<(), String> {
+        if self.layout == Laid::Trie {
+            refuse(&[("level0", level0)], "an ordered --layout")?;
+        }
+        if self.layout != Laid::Leveled {
+            refuse(&[("level1", level1), ("level-ratio", level_ratio)], "--layout leveled")?;
+        }
+        Ok(())
+    }
+
     /// What is given and would change nothing, or is no percentage.
     pub fn check(&self) -> Result<(), String> {
         let (runs, percent) = (("runs", self.runs.is_some()), ("percent", self.percent.is_some()));

@@ -385,15 +385,15 @@ pub struct Simulate {
     /// How tables lie
     #[command(flatten)]
     pub laid: LaidOut,
-    /// Tables at level 0 that start a merge
-    #[arg(long, value_name = "N", default_value_t = 4)]
-    pub level0: usize,
-    /// The target of level 1, in MiB (leveled)
-    #[arg(long, value_name = "MIB", default_value_t = 128)]
-    pub level1: u64,
-    /// Each level's target for each byte of the one above (leveled)
-    #[arg(long, value_name = "N", default_value_t = 10)]
-    pub level_ratio: u64,
+    /// Tables at level 0 that start a merge (all but trie) [default: 4]
+    #[arg(long, value_name = "N")]
+    pub level0: Option<usize>,
+    /// The target of level 1, in MiB (leveled) [default: 128]
+    #[arg(long, value_name = "MIB")]
+    pub level1: Option<u64>,
+    /// Each level's target for each byte of the one above (leveled) [default: 10]
+    #[arg(long, value_name = "N")]
+    pub level_ratio: Option<u64>,
     /// Bytes after which a table is cut
     #[arg(long, value_name = "BYTES", default_value_t = 32 << 20)]
     pub table_size: u64,
@@ -409,6 +409,14 @@ pub struct Simulate {
     /// Draw how it goes while puts go on into this file
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub svg: Option<PathBuf>,
+}
+
+impl Simulate {
+    /// What is given and would change nothing.
+    pub fn check(&self) -> Result<(), String> {
+        self.laid.check()?;
+        self.laid.check_levels(self.level0.is_some(), self.level1.is_some(), self.level_ratio.is_some())
+    }
 }
 
 /// Arguments of `tune`.

@@ -107,6 +107,33 @@ fn each_file_of_a_sound_store_is_shown_and_exits_0() {
     assert_eq!(state["keyspaces"][0]["levels"][1][0]["entries"], 3000, "{state}");
 }
 
+/// The keys of a trie stand behind their hashes, which are told where keys would say nothing.
+#[test]
+fn a_trie_is_shown_by_its_hashes_and_with_its_options() {
+    let store = Store::new();
+    store.feed(["load", "-", "--format", "lines", "--layout", "trie"], lines(3000)).ok();
+    store.run(["compact"]).ok();
+    let [(_, table), _, (_, manifest)] = &kinds(&store);
+    let said = inspect("table", table, &["--records", "--limit", "1"]);
+    assert!(said.text().contains(" put     line-"), "{said:?}");
+    let of_table: String = said.text().lines().filter(|line| line.contains("holds")).collect();
+    let (_, hashes) = of_table.split_once(", hashes ").expect(&of_table);
+    let (smallest, largest) = hashes.split_once(" to ").expect(hashes);
+    let [smallest, largest] = [smallest, largest].map(|hash| u64::from_str_radix(hash, 16).expect(hash));
+    assert!(smallest < largest, "{hashes}");
+    let said = inspect("manifest", manifest, &["--records"]);
+    assert!(said.text().contains(": trie (5 levels, 8 runs a container), "), "{said:?}");
+    assert!(said.text().contains(&format!(", hashes {hashes}")), "{said:?}");
+    let said = inspect("manifest", manifest, &["--json"]);
+    let keyspaces = &objects(&said).pop().unwrap()["state"]["keyspaces"];
+    let options = &keyspaces[0]["options"];
+    assert_eq!(
+        (&options["layout"]["kind"], &options["block_bytes"]),
+        (&"trie".into(), &4096.into()),
+        "{options}"
+    );
+}
+
 #[test]
 fn keys_are_in_hexadecimal_if_asked_and_pieces_end_at_the_limit() {
     let store = store();

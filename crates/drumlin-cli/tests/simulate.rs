@@ -53,9 +53,9 @@ fn a_simulation_is_drawn() {
 fn a_real_store_is_as_it_was_foretold() {
     let run = |arguments: &[&str]| -> Said { drumlin(arguments).output().expect("starts").into() };
     for layout in ["leveled", "tiered", "lazy-leveled"] {
-        let small =
-            ["--records", "400000", "--memory", "32", "--level1", "16", "--table-size", "2097152", "--real"];
-        let said = run(&[&["--json", "simulate", "--layout", layout], &small[..]].concat());
+        let small = ["--records", "400000", "--memory", "32", "--table-size", "2097152", "--real"];
+        let level1: &[&str] = if layout == "leveled" { &["--level1", "16"] } else { &[] };
+        let said = run(&[&["--json", "simulate", "--layout", layout], &small[..], level1].concat());
         let last: Value = serde_json::from_str(said.text().lines().last().expect("a line")).expect("JSON");
         let real = &last["real"];
         let differs = |name: &str| real["differs"][name].as_f64().expect(name).abs();
@@ -78,8 +78,17 @@ fn what_no_store_can_have_is_wrong_usage() {
             store.run(["simulate", "--layout", "tiered", "--records", "10"].iter().chain(&wrong).copied());
         assert_eq!(said.code, Some(2), "{wrong:?}: {said:?}");
     }
-    let said = store.run(["simulate", "--layout", "leveled", "--runs", "3"]);
-    assert_eq!(said.code, Some(2), "{said:?}");
+    for (layout, flag) in [
+        ("leveled", ["--runs", "3"]),
+        ("tiered", ["--level-ratio", "5"]),
+        ("lazy-leveled", ["--level1", "64"]),
+        ("trie", ["--level0", "8"]),
+        ("trie", ["--key-size", "0"]),
+    ] {
+        let said =
+            store.run(["simulate", "--records", "10", "--layout", layout].iter().chain(&flag).copied());
+        assert_eq!(said.code, Some(2), "{layout} {flag:?}: {said:?}");
+    }
     let said = store.run(["--keyspace", "k", "simulate"]);
     assert_eq!(said.code, Some(2), "{said:?}");
 }

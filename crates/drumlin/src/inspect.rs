@@ -32,7 +32,7 @@ pub use crate::table::inspect::{
 };
 pub use crate::table::values::inspect::{ValueRecord, ValuesReport};
 pub use crate::version::inspect::{
-    ManifestChange, ManifestEdit, ManifestKeyspace, ManifestReport, ManifestState,
+    ManifestChange, ManifestEdit, ManifestKeyspace, ManifestReport, ManifestState, StoredOptions,
 };
 
 /// Takes the table at `path` apart; `on_block` is shown each data block, in order. `store` is the store's directory, if

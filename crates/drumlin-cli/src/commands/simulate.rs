@@ -33,18 +33,19 @@ pub fn run(args: &Args, asked: &Simulate) -> Result<()> {
     let limit = memory_bytes / MEMTABLE_SHARE;
     let put_bytes = size(asked.key_size.saturating_add(asked.value_size));
     let refused = |error: drumlin::Error| Failure::Usage(error.to_string());
-    asked.laid.check().map_err(Failure::Usage)?;
+    asked.check().map_err(Failure::Usage)?;
     let store = Options { memory_bytes, ..Options::default() };
     store.validate().map_err(refused)?;
+    let usual = KeyspaceOptions::default();
     let options = KeyspaceOptions {
         layout: asked.laid.layout(),
-        level0_tables: asked.level0,
-        level1_bytes: asked.level1.saturating_mul(1 << 20),
-        level_ratio: asked.level_ratio,
+        level0_tables: asked.level0.unwrap_or(usual.level0_tables),
+        level1_bytes: asked.level1.map_or(usual.level1_bytes, |mib| mib.saturating_mul(1 << 20)),
+        level_ratio: asked.level_ratio.unwrap_or(usual.level_ratio),
         table_bytes: asked.table_size,
         block_bytes: asked.block_size,
         filter_bits_per_key: asked.bloom_bits,
-        ..KeyspaceOptions::default()
+        ..usual
     };
     let workload = Workload {
         keys: asked.keys.unwrap_or(asked.records),

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use crate::env::{MemFs, ReadMode};
 use crate::error::{Error, Result};
 use crate::filter;
-use crate::key::{KeyHasher, Lsn, bytewise};
+use crate::key::{KEY_BYTES_MAX, KeyHasher, Lsn, VALUE_BYTES_MAX, bytewise};
 use crate::layout::{self, CompactionPlan, FilterBits, Running};
 use crate::options::{KeyspaceOptions, Options};
 use crate::table::{Sample, Shelf, TableHandle, TableId, TableMeta, TableOptions};
@@ -149,13 +149,19 @@ impl Simulation {
     /// An empty keyspace.
     ///
     /// # Errors
-    /// `InvalidArgument` for options that no keyspace can have, for a workload without keys or puts, and for keys in order where
-    /// none is kept.
+    /// `InvalidArgument` for options that no keyspace can have, for a workload without keys or puts, for keys and values of lengths
+    /// that there are not, and for keys in order where none is kept.
     pub fn new(options: KeyspaceOptions, workload: Workload) -> Result<Simulation> {
         options.validate()?;
-        if workload.keys == 0 || workload.memtable_puts == 0 || workload.key_bytes + workload.value_bytes == 0
-        {
-            return Err(Error::invalid("a simulated workload has keys, bytes, and memtables with puts"));
+        if workload.keys == 0 || workload.memtable_puts == 0 {
+            return Err(Error::invalid("a simulated workload has keys, and memtables with puts"));
+        }
+        let (key_bytes, value_bytes) = (workload.key_bytes, workload.value_bytes);
+        if !(1..=KEY_BYTES_MAX as u64).contains(&key_bytes) || value_bytes > VALUE_BYTES_MAX as u64 {
+            return Err(Error::invalid(format!(
+                "a simulated key has {key_bytes} bytes and its value {value_bytes}, but there are 1 to {KEY_BYTES_MAX} and at \
+                 most {VALUE_BYTES_MAX}"
+            )));
         }
         if workload.order == Order::Ascending && !options.is_ordered() {
             return Err(Error::invalid(

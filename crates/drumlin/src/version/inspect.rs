@@ -16,14 +16,20 @@ use super::edit::{Change, VersionEdit};
 use super::identity::{Identity, check_page};
 use super::journal::{EDIT, Framer, HEADER_BYTES, MAGIC, RECORD_HEADER_BYTES, SEAL, VERSION};
 use super::manifest::{CURRENT_BYTES_MAX, CURRENT_FILE, current_number, manifest_number, read_whole};
+use super::settings::decode_to_show;
 use super::state::StoreState;
 use crate::encoding::FileDecoder;
 use crate::env::{FileSystem, ReadMode, join};
 use crate::error::{Corruption, Error, Result};
+use crate::options::KeyspaceOptions;
 use crate::table::inspect::TableInfo;
 
+/// Options of a keyspace; `None` if this build does not know what is stored. An order of the user's has its name, and compares
+/// byte by byte.
+pub type StoredOptions = Option<Box<KeyspaceOptions>>;
+
 /// One thing that an edit changes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum ManifestChange {
     /// A keyspace comes to be.
     CreateKeyspace {
@@ -31,6 +37,8 @@ pub enum ManifestChange {
         id: u32,
         /// Its name.
         name: String,
+        /// Its options.
+        options: StoredOptions,
     },
     /// A keyspace goes, with its tables.
     DropKeyspace {
@@ -41,6 +49,8 @@ pub enum ManifestChange {
     SetOptions {
         /// Its number.
         keyspace: u32,
+        /// All its options, as they are then.
+        options: StoredOptions,
     },
     /// A table belongs to a level.
     AddTable {
@@ -81,13 +91,17 @@ pub enum ManifestChange {
 }
 
 impl ManifestChange {
-    fn of(change: &Change) -> ManifestChange {
+    fn of(change: &Change, path: &Path) -> ManifestChange {
         match change {
-            Change::CreateKeyspace { id, name, .. } => {
-                ManifestChange::CreateKeyspace { id: id.0, name: name.clone() }
-            }
+            Change::CreateKeyspace { id, name, options } => ManifestChange::CreateKeyspace {
+                id: id.0,
+                name: name.clone(),
+                options: stored(options, path),
+            },
             Change::DropKeyspace { id } => ManifestChange::DropKeyspace { id: id.0 },
-            Change::SetOptions { keyspace, .. } => ManifestChange::SetOptions { keyspace: keyspace.0 },
+            Change::SetOptions { keyspace, options } => {
+                ManifestChange::SetOptions { keyspace: keyspace.0, options: stored(options, path) }
+            }
             Change::AddTable { keyspace, level, meta } => {
                 ManifestChange::AddTable { keyspace: keyspace.0, level: *level, table: TableInfo::of(meta) }
             }
@@ -108,7 +122,7 @@ impl ManifestChange {
 }
 
 /// Changes that happened together. The first edit of a manifest is a snapshot of all that was.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct ManifestEdit {
     /// Where its record begins in the file.
     pub offset: u64,
@@ -121,12 +135,14 @@ pub struct ManifestEdit {
 }
 
 /// A keyspace, as the edits leave it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct ManifestKeyspace {
     /// Its number.
     pub id: u32,
     /// Its name.
     pub name: String,
+    /// Its options.
+    pub options: StoredOptions,
     /// All older versions are in tables.
     pub flushed_to: u64,
     /// Its tables, by level.
@@ -134,7 +150,7 @@ pub struct ManifestKeyspace {
 }
 
 /// What the edits leave.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct ManifestState {
     /// Keyspaces, by number.
     pub keyspaces: Vec<ManifestKeyspace>,
@@ -149,7 +165,7 @@ pub struct ManifestState {
 }
 
 /// What a manifest file is made of.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct ManifestReport {
     /// The file.
     pub path: PathBuf,
@@ -261,7 +277,7 @@ impl Edits<'_> {
         if let (true, Err(misfit)) = (fits && self.report.problems.is_empty(), state.check()) {
             self.note(Err(Error::corruption(self.path, HEADER_BYTES as u64, misfit.to_string())))?;
         }
-        self.report.state = state_of(&state);
+        self.report.state = state_of(&state, self.path);
         Ok(())
     }
 
@@ -293,7 +309,7 @@ impl Edits<'_> {
         let edit = VersionEdit::decode(body.rest(), self.path, body.offset())?;
         let unsealed = self.report.edits.last().is_some_and(|last| !last.sealed);
         let sound = self.report.problems.is_empty();
-        let changes = edit.changes.iter().map(ManifestChange::of).collect();
+        let changes = edit.changes.iter().map(|change| ManifestChange::of(change, self.path)).collect();
         self.report.edits.push(ManifestEdit { offset, bytes, sealed: false, changes });
         for change in &edit.changes {
             if let Err(misfit) = state.apply_change(change) {
@@ -340,10 +356,15 @@ impl ManifestReport {
     }
 }
 
-fn state_of(state: &StoreState) -> ManifestState {
+fn stored(options: &[u8], path: &Path) -> StoredOptions {
+    decode_to_show(options, path).ok().map(Box::new)
+}
+
+fn state_of(state: &StoreState, path: &Path) -> ManifestState {
     let keyspaces = state.keyspaces.values().map(|keyspace| ManifestKeyspace {
         id: keyspace.id.0,
         name: keyspace.name.clone(),
+        options: stored(&keyspace.options, path),
         flushed_to: keyspace.flushed_to.0,
         levels: keyspace
             .levels()

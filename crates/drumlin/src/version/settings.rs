@@ -12,11 +12,13 @@
 //!
 //! Bytes: see docs/formats/manifest.md, "Keyspace options".
 
+use std::cmp::Ordering;
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::encoding::{FileDecoder, IGNORABLE, put_field, put_numbers};
 use crate::error::{Error, Result};
-use crate::key::{BYTEWISE, ComparatorRef, KeyHash, bytewise};
+use crate::key::{BYTEWISE, Comparator, ComparatorRef, KeyHash, bytewise};
 use crate::options::{Compression, FilterAllocation, KeyspaceOptions, Layout, Memory, ValueSeparation};
 
 const MEMORY: u8 = 1;
@@ -88,6 +90,34 @@ pub fn encode_options(options: &KeyspaceOptions) -> Vec<u8> {
 /// Errors: `Corruption` for wrong bytes, `Unsupported` for what this build does not know or lacks,
 /// `InvalidArgument` if the comparator is not among those given.
 pub fn decode_options(bytes: &[u8], comparators: &[ComparatorRef], path: &Path) -> Result<KeyspaceOptions> {
+    decode_with(bytes, path, &|name| comparator(name, comparators))
+}
+
+/// Reads stored options back, to be shown: an order of the user's is known by its name, and compares byte by byte.
+///
+/// Errors: as [`decode_options`], but for the last.
+pub fn decode_to_show(bytes: &[u8], path: &Path) -> Result<KeyspaceOptions> {
+    decode_with(bytes, path, &|name| comparator(name, &[Arc::new(OfName(name.into()))]))
+}
+
+/// See [`decode_to_show`].
+struct OfName(String);
+
+impl Comparator for OfName {
+    fn name(&self) -> &str {
+        &self.0
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        a.cmp(b)
+    }
+}
+
+fn decode_with(
+    bytes: &[u8],
+    path: &Path,
+    comparator: &dyn Fn(&str) -> Result<ComparatorRef>,
+) -> Result<KeyspaceOptions> {
     let mut options =
         KeyspaceOptions { memtable_bytes: None, value_separation: None, ..KeyspaceOptions::default() };
     let mut fields = FileDecoder::new(bytes, path, 0);
@@ -116,7 +146,7 @@ pub fn decode_options(bytes: &[u8], comparators: &[ComparatorRef], path: &Path) 
                 };
                 options.layout.validate().map_err(|why| field.corrupt(why.to_string()))?;
             }
-            COMPARATOR => options.comparator = comparator(field.take_text()?, comparators)?,
+            COMPARATOR => options.comparator = comparator(field.take_text()?)?,
             LOGGED => options.logged = field.flag()?,
             MEMTABLE_BYTES => options.memtable_bytes = Some(field.length()?),
             COMPRESSION => {
@@ -190,11 +220,7 @@ fn comparator(name: &str, comparators: &[ComparatorRef]) -> Result<ComparatorRef
 
 #[cfg(test)]
 mod tests {
-    use std::cmp::Ordering;
-    use std::sync::Arc;
-
     use super::*;
-    use crate::key::Comparator;
 
     struct Reverse;
 

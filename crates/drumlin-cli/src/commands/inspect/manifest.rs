@@ -1,11 +1,15 @@
 //! `inspect manifest`: the edits of a manifest, and what comes of them.
 //!
 //! 1. The changes of the snapshot, which may be many, are counted; `--records` shows each.
+//! 2. Of options, those that do something in their layout are told in words, and all as JSON.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
+use drumlin::Layout;
 use drumlin::env::Env;
-use drumlin::inspect::{self, ManifestChange, ManifestEdit, ManifestReport};
+use drumlin::inspect::{self, ManifestChange, ManifestEdit, ManifestReport, StoredOptions};
+use drumlin::key::BYTEWISE;
 use serde_json::{Map, Value, json};
 
 use super::{Pieces, Whole, at, object, table_object, table_words};
@@ -19,10 +23,11 @@ pub fn run(args: &Args, file: &Path, depth: &Depth) -> Result<()> {
     let mut pieces = Pieces::new(depth);
     let form = depth.form;
     let report = inspect::manifest(&Env::real(), file, args.db_named())?;
+    let tries = tries(&report);
     for (number, edit) in report.edits.iter().enumerate() {
         pieces.show(|| match args.json {
             true => edit_json(edit, form),
-            false => edit_words(number, edit, depth.records, form),
+            false => edit_words(number, edit, depth.records, (form, &tries)),
         });
     }
     let text = words(&report);
@@ -30,7 +35,21 @@ pub fn run(args: &Args, file: &Path, depth: &Depth) -> Result<()> {
     pieces.finish(args, file, whole, &report.problems, &report.unchecked)
 }
 
-fn edit_words(number: usize, edit: &ManifestEdit, records: bool, form: KeyForm) -> String {
+/// The keyspaces whose keys stand behind their hashes. One is made so or not, for good.
+fn tries(report: &ManifestReport) -> BTreeSet<u32> {
+    let made = report.edits.iter().flat_map(|edit| &edit.changes).filter_map(|change| match change {
+        ManifestChange::CreateKeyspace { id, options: Some(options), .. } if !options.is_ordered() => {
+            Some(*id)
+        }
+        _ => None,
+    });
+    made.collect()
+}
+
+/// How keys are shown, and in which keyspaces hashes are in their place.
+type Form<'a> = (KeyForm, &'a BTreeSet<u32>);
+
+fn edit_words(number: usize, edit: &ManifestEdit, records: bool, form: Form<'_>) -> String {
     let name = if number == 0 { "snapshot".into() } else { format!("edit {number}") };
     let seal = if edit.sealed { "" } else { ", not sealed" };
     let mut text = format!("{name:<10} {}{seal}", at(edit.offset, edit.bytes));
@@ -47,15 +66,18 @@ fn edit_words(number: usize, edit: &ManifestEdit, records: bool, form: KeyForm) 
     text
 }
 
-fn change_words(change: &ManifestChange, form: KeyForm) -> String {
+fn change_words(change: &ManifestChange, (form, tries): Form<'_>) -> String {
     match change {
-        ManifestChange::CreateKeyspace { id, name } => {
-            format!("+ keyspace {id}, {}", escape::readable(name.as_bytes()))
+        ManifestChange::CreateKeyspace { id, name, options } => {
+            format!("+ keyspace {id}, {}: {}", escape::readable(name.as_bytes()), options_words(options))
         }
         ManifestChange::DropKeyspace { id } => format!("- keyspace {id}"),
-        ManifestChange::SetOptions { keyspace } => format!("  keyspace {keyspace} has other options"),
+        ManifestChange::SetOptions { keyspace, options } => {
+            format!("  keyspace {keyspace} has other options: {}", options_words(options))
+        }
         ManifestChange::AddTable { keyspace, level, table } => {
-            let (id, size, holds) = (table.id, bytes(table.file_bytes), table_words(table, form));
+            let holds = table_words(table, form, tries.contains(keyspace));
+            let (id, size) = (table.id, bytes(table.file_bytes));
             format!("+ table {id} on level {level} of keyspace {keyspace}: {size}, {holds}")
         }
         ManifestChange::RemoveTable { keyspace, level, table } => {
@@ -71,6 +93,39 @@ fn change_words(change: &ManifestChange, form: KeyForm) -> String {
         }
         ManifestChange::LogReaches(lsn) => format!("  the log is durable up to {lsn}"),
     }
+}
+
+fn options_words(options: &StoredOptions) -> String {
+    let Some(options) = options else { return "options that this build does not know".into() };
+    let mut words = format!(
+        "{}, {} memory, blocks of {}, {:?}, {} filter bits a key, tables of {}",
+        options.layout,
+        options.memory,
+        bytes(options.block_bytes as u64),
+        options.compression,
+        options.filter_bits_per_key,
+        bytes(options.table_bytes),
+    );
+    if options.layout == Layout::Leveled {
+        let (level0, level1) = (options.level0_tables, bytes(options.level1_bytes));
+        words.push_str(&format!(", level 0 of {level0} of them, level 1 of {level1}"));
+        words.push_str(&format!(", each below {} times as large", options.level_ratio));
+    }
+    if let Some(size) = options.memtable_bytes {
+        words.push_str(&format!(", memtables of {}", bytes(size as u64)));
+    }
+    if let Some(apart) = options.value_separation {
+        let (least, space) = (bytes(apart.min_bytes as u64), apart.space_percent);
+        words.push_str(&format!(", values apart from {least} on in {space} % of their space"));
+    }
+    if !options.logged {
+        words.push_str(", not logged");
+    }
+    if options.comparator.name() != BYTEWISE {
+        let name = escape::readable(options.comparator.name().as_bytes());
+        words.push_str(&format!(", in the order {name}"));
+    }
+    words
 }
 
 fn words(report: &ManifestReport) -> String {
@@ -106,6 +161,7 @@ fn words(report: &ManifestReport) -> String {
             &format!("keyspace {}", keyspace.id),
             format!("{name}, in tables up to {}", keyspace.flushed_to),
         );
+        line("", options_words(&keyspace.options));
         let in_use = |(level, tables): &(usize, &Vec<_>)| *level == 0 || !tables.is_empty();
         for (level, tables) in keyspace.levels.iter().enumerate().filter(in_use) {
             let size = tables.iter().map(|table| table.file_bytes).sum();
@@ -127,11 +183,13 @@ fn edit_json(edit: &ManifestEdit, form: KeyForm) -> String {
 
 fn change_json(change: &ManifestChange, form: KeyForm) -> Value {
     match change {
-        ManifestChange::CreateKeyspace { id, name } => {
-            json!({"change": "create_keyspace", "id": id, "name": name})
-        }
+        ManifestChange::CreateKeyspace { id, name, options } => json!({
+            "change": "create_keyspace", "id": id, "name": name, "options": options_json(options),
+        }),
         ManifestChange::DropKeyspace { id } => json!({"change": "drop_keyspace", "id": id}),
-        ManifestChange::SetOptions { keyspace } => json!({"change": "set_options", "keyspace": keyspace}),
+        ManifestChange::SetOptions { keyspace, options } => {
+            json!({"change": "set_options", "keyspace": keyspace, "options": options_json(options)})
+        }
         ManifestChange::AddTable { keyspace, level, table } => json!({
             "change": "add_table", "keyspace": keyspace, "level": level, "table": table_object(table, form),
         }),
@@ -150,12 +208,31 @@ fn change_json(change: &ManifestChange, form: KeyForm) -> Value {
     }
 }
 
+/// `null` if this build does not know them.
+fn options_json(options: &StoredOptions) -> Value {
+    options.as_ref().map_or(Value::Null, |options| {
+        let apart = options.value_separation;
+        json!({
+            "memory": options.memory, "layout": options.layout, "comparator": options.comparator.name(),
+            "logged": options.logged, "memtable_bytes": options.memtable_bytes,
+            "compression": format!("{:?}", options.compression).to_lowercase(),
+            "block_bytes": options.block_bytes, "filter_bits_per_key": options.filter_bits_per_key,
+            "table_bytes": options.table_bytes, "level0_tables": options.level0_tables,
+            "level1_bytes": options.level1_bytes, "level_ratio": options.level_ratio,
+            "value_separation": apart.map(|apart| json!({
+                "min_bytes": apart.min_bytes, "space_percent": apart.space_percent,
+            })),
+        })
+    })
+}
+
 fn json(report: &ManifestReport, form: KeyForm) -> Map<String, Value> {
     let state = &report.state;
     let keyspaces = state.keyspaces.iter().map(|keyspace| {
         let level = |tables: &Vec<_>| tables.iter().map(|table| table_object(table, form)).collect::<Value>();
         json!({
             "id": keyspace.id, "name": keyspace.name, "flushed_to": keyspace.flushed_to,
+            "options": options_json(&keyspace.options),
             "levels": keyspace.levels.iter().map(level).collect::<Value>(),
         })
     });

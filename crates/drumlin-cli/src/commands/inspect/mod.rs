@@ -182,8 +182,8 @@ fn table_object(table: &TableInfo, form: KeyForm) -> Value {
     Value::Object(found)
 }
 
-/// What a table holds, in words.
-fn table_words(table: &TableInfo, form: KeyForm) -> String {
+/// What a table holds, in words. Of keys that stand behind their hashes, whose order is none to a user, the hashes are told.
+fn table_words(table: &TableInfo, form: KeyForm, is_placed: bool) -> String {
     let mut words = plural(table.entries, "version");
     if table.deletes > 0 {
         words.push_str(&format!(" ({})", plural(table.deletes, "delete")));
@@ -191,12 +191,13 @@ fn table_words(table: &TableInfo, form: KeyForm) -> String {
     if table.range_tombstones > 0 {
         words.push_str(&format!(", {}", plural(table.range_tombstones, "range delete")));
     }
+    let [smallest, largest] = [&table.smallest, &table.largest].map(|key| match key.split_first_chunk() {
+        Some((place, _)) if is_placed => format!("{:016x}", u64::from_be_bytes(*place)),
+        _ => form.readable(key),
+    });
+    let what = if is_placed { "hashes" } else { "keys" };
     let end = if table.largest_exclusive { " (exclusive)" } else { "" };
-    words.push_str(&format!(
-        ", keys {} to {}{end}",
-        form.readable(&table.smallest),
-        form.readable(&table.largest)
-    ));
+    words.push_str(&format!(", {what} {smallest} to {largest}{end}"));
     words
 }
 

@@ -71,7 +71,7 @@ fn words(report: &TableReport, form: KeyForm) -> String {
     }
     if let Some(contents) = &report.contents {
         line("number", count(contents.id));
-        line("holds", table_words(contents, form));
+        line("holds", table_words(contents, form, report.is_placed));
         line("written", format!("positions {} to {}", contents.min_lsn, contents.max_lsn));
         if contents.created_at_ms > 0 {
             line("", utc(contents.created_at_ms));
