@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use drumlin::env::{Env, FileSystem, MemFs, ReadMode};
 use drumlin::key::{Comparator, KEY_BYTES_MAX};
-use drumlin::{Db, Error, Keyspace, KeyspaceOptions, Layout, Options, inspect};
+use drumlin::{Db, Error, KeyHash, Keyspace, KeyspaceOptions, Layout, Options, inspect};
+use sha1::{Digest, Sha1};
+use siphasher::sip128::SipHasher13;
 
 fn open(fs: &Arc<MemFs>, options: Options) -> drumlin::Result<Db> {
     Db::open_with(Env::with_fs(fs.clone()), "/store", options)
@@ -168,6 +170,49 @@ fn tables_show_the_users_keys_and_count_their_bytes() {
         assert!(report.is_placed && report.problems.is_empty() && report.unchecked.is_empty(), "{report:?}");
     }
     assert_eq!(seen, (0..300).map(key).collect());
+}
+
+/// Keys that lie in one container of the third level by a hash that whoever chooses them can reckon: SHA-1 of the key alone, as in the
+/// paper, or our hash without a store's secret.
+fn colliding(hash: KeyHash, keys: usize) -> Vec<Vec<u8>> {
+    let first = |key: &[u8]| match hash {
+        KeyHash::Sip => (SipHasher13::new_with_keys(0, 0).hash(key).h1 >> 48) as u16,
+        KeyHash::Sha1 => Sha1::digest(key).first_chunk().map_or(0, |first| u16::from_be_bytes(*first)),
+    };
+    let all = (0..).map(|number: u64| number.to_le_bytes().to_vec());
+    all.filter(|key| first(key) >> 7 == 0).take(keys).collect()
+}
+
+#[test]
+fn keys_that_are_made_to_collide_lie_apart() {
+    const KEYS: usize = 12_000;
+    for hash in [KeyHash::Sip, KeyHash::Sha1] {
+        let fs = MemFs::new();
+        let db = open(&fs, options()).expect("open");
+        let layout = Layout::Trie { levels: 3, runs: 2, hash };
+        let keyspace = db.keyspace("k", KeyspaceOptions { layout, ..trie() }).expect("keyspace");
+        let keys = colliding(hash, KEYS);
+        keys.iter().for_each(|key| keyspace.put(key, [7; 100]).expect("put"));
+        keyspace.compact().expect("compact");
+        assert!(
+            keys.iter().all(|key| keyspace.get(key).expect("get").is_some_and(|value| *value == [7; 100]))
+        );
+        // In each of eight containers about an eighth; of a table that lies in several each has its part.
+        let mut entries = [0.0; 8];
+        for table in keyspace.levels().expect("levels").iter().flat_map(|level| &level.tables) {
+            let [first, last] = [&table.smallest, &table.largest].map(|key| usize::from(key[0] >> 5));
+            let part = table.entries as f64 / (last - first + 1) as f64;
+            entries[first..=last].iter_mut().for_each(|count| *count += part);
+        }
+        let eighth = KEYS as f64 / 8.0;
+        assert!(entries.iter().all(|count| (count / eighth - 1.0).abs() < 0.2), "{hash:?}: {entries:?}");
+        drop((keyspace, db));
+        for path in tables(&fs) {
+            let report = inspect::table(&Env::with_fs(fs.clone()), &path, None, |_| {}).expect("inspect");
+            let buckets = report.buckets.expect("a table of buckets");
+            assert_eq!(buckets.entries, report.entries, "{hash:?}: all have room in buckets");
+        }
+    }
 }
 
 /// Of another store, all keys would be looked for where they are not.
