@@ -267,15 +267,19 @@ An edit is what changed at one moment; the first is a snapshot of all that was, 
 --records. A seal behind an edit says that it was durable.
 
 With --json, each edit: {\"what\":\"edit\",\"offset\",\"bytes\",\"sealed\",\"changes\":[{\"change\",...},...]}; the change is \
-create_keyspace (\"id\",\"name\"), drop_keyspace (\"id\"), set_options (\"keyspace\"), add_table (\"keyspace\",\"level\",\"table\":TABLE), \
+create_keyspace (\"id\",\"name\",\"options\":OPTIONS), drop_keyspace (\"id\"), set_options (\"keyspace\",\"options\":OPTIONS), add_table (\"keyspace\",\"level\",\"table\":TABLE), \
 remove_table (\"keyspace\",\"level\",\"id\"), flushed_to (\"keyspace\",\"lsn\"), next_table (\"id\"), next_keyspace (\"id\"), \
 session_start (\"first_segment\") or log_reaches (\"lsn\"). Then {\"what\":\"manifest\",\"file\",\"bytes\",\"number\",\"store\",\
-\"is_current\",\"edits\",\"torn\",\"state\":{\"keyspaces\":[{\"id\",\"name\",\"flushed_to\",\"levels\":[[TABLE,...],...]},...],\
+\"is_current\",\"edits\",\"torn\",\"state\":{\"keyspaces\":[{\"id\",\"name\",\"options\":OPTIONS,\"flushed_to\",\"levels\":[[TABLE,...],...]},...],\
 \"next_table\",\"next_keyspace\",\"first_segment\",\"log_reaches\"},\
 ",
     inspect_end!(),
     " A TABLE is {\"id\",\"file\",\"file_bytes\",\"entries\",\"deletes\",\"range_tombstones\",\"smallest\",\"largest\",\
-\"largest_exclusive\",\"min_lsn\",\"max_lsn\",\"raw_bytes\",\"created_at_ms\"}."
+\"largest_exclusive\",\"min_lsn\",\"max_lsn\",\"raw_bytes\",\"created_at_ms\"}, OPTIONS {\"memory\":{\"kind\",...},\
+\"layout\":{\"kind\",\"runs\",\"merged_percent\",\"upper_percent\",\"levels\",\"hash\"},\"comparator\",\"logged\",\"memtable_bytes\",\
+\"compression\",\"block_bytes\",\"filter_bits_per_key\",\"table_bytes\",\"level0_tables\",\"level1_bytes\",\"level_ratio\",\
+\"value_separation\":{\"min_bytes\",\"space_percent\"}}, or null if this build does not know them; of \"layout\" and \"memory\" \
+there are the members that their kind has."
 );
 
 pub const COMPACT: &str = "\
