@@ -182,8 +182,9 @@ impl Memory {
         if !options.memory.has_hash() {
             return memtable;
         }
-        let bytes_max = self.memtable_bytes(options) / 100 * self.two_tier.hash_percent;
-        memtable.with_hash_tier(keys, bytes_max, Arc::clone(splits))
+        let bytes = self.memtable_bytes(options);
+        let hash_bytes_max = bytes / 100 * self.two_tier.hash_percent;
+        memtable.with_hash_tier(keys, hash_bytes_max, Arc::clone(splits)).with_bytes_max(bytes)
     }
 
     /// Takes in what was flushed.

@@ -15,7 +15,9 @@
 //!
 //! Nobody knows beforehand how many keys a memtable gets, so there are up to [`ARRAYS`] arrays of buckets: a few lines, for one
 //! that gets hardly any; [`SECOND`] times as many; then each [`GROWTH`] times as large as the one before, up to [`LEAP`] times
-//! if the memtable before had so many keys, or as there is room for. A key is put into the last, and sought in all.
+//! if so many keys are expected, or as there is room for. Expected are as many as the memtable before had; once there are more, as
+//! many as the memtable will have when its bytes are as many as may be. A key is put into the last, and sought in all: so of two arrays that
+//! are too large for the processor's caches each costs every put a miss.
 //!
 //! Invariants:
 //! 1. A key has one slot or none. (Who puts a key into a slot holds the key's lock, and has looked for it before.)
@@ -281,16 +283,19 @@ impl Membuffer {
         sorted
     }
 
-    /// Adds an array if the last one is full and there may be a larger one. It may allocate.
+    /// Adds an array if the last one is full and there may be a larger one. It may allocate. `foretell`: how many keys there
+    /// will be in the end, of how many there are; asked if there are as many as were expected.
     #[inline]
-    pub(super) fn grow_if_due(&self) {
+    pub(super) fn grow_if_due(&self, foretell: impl FnOnce(usize) -> usize) {
         if self.arrays.iter().last().is_some_and(Array::is_full) {
-            self.grow();
+            self.grow(foretell);
         }
     }
 
     #[cold]
-    fn grow(&self) {
+    fn grow(&self, foretell: impl FnOnce(usize) -> usize) {
+        let keys = self.keys();
+        let expected = if keys < self.expected { self.expected } else { foretell(keys) };
         // One walk: others may add an array meanwhile, and two are not to follow from one that was seen.
         let (mut there, mut slots, mut last) = (0, 0, 0);
         for array in self.arrays.iter() {
@@ -302,7 +307,7 @@ impl Membuffer {
         let room = (self.bytes_max / size_of::<AtomicU64>()).saturating_sub(slots).min(left);
         let wanted = match there {
             1 => last * SECOND,
-            _ => (self.expected.saturating_mul(100) / FILL_PERCENT)
+            _ => (expected.saturating_mul(100) / FILL_PERCENT)
                 .clamp(last * GROWTH, last * LEAP)
                 .next_power_of_two(),
         };

@@ -105,6 +105,12 @@ impl MemTable {
         self
     }
 
+    /// The same whose hash tier reckons with so many bytes of versions, when it grows.
+    pub fn with_bytes_max(mut self, bytes: usize) -> MemTable {
+        self.tier = self.tier.take().map(|tier| tier.with_list_bytes_max(bytes));
+        self
+    }
+
     /// True if puts go to a hash over the list.
     pub fn has_hash(&self) -> bool {
         self.tier.is_some()
@@ -223,7 +229,7 @@ impl MemTable {
     pub fn tell_guide(&self, published: &Published) {
         self.list.tell_guide(published);
         if let Some(tier) = &self.tier {
-            tier.grow_if_due();
+            tier.grow_if_due(&self.list);
         }
     }
 

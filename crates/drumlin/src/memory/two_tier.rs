@@ -114,6 +114,8 @@ pub(super) struct TwoTier {
     backlog: Backlog,
     /// What is sorted goes into the list behind one another; for comparison, by a search for each.
     near: bool,
+    /// Bytes that the list's nodes come to in the end; 0 if nobody knows.
+    list_bytes_max: usize,
     /// Whether a background mover has enough to do: one of the following.
     drain: CachePadded<AtomicU32>,
     payoff: Payoff,
@@ -150,6 +152,7 @@ impl TwoTier {
             buffer: Membuffer::new(keys, bytes_max, Arc::clone(pool)),
             backlog: Backlog::new(splits, shards, Arc::clone(account)),
             near: true,
+            list_bytes_max: 0,
             drain: CachePadded::new(AtomicU32::new(NOT_WORTH)),
             payoff: Payoff::default(),
             account: Arc::clone(account),
@@ -161,6 +164,11 @@ impl TwoTier {
     /// See the field.
     pub(super) fn with_searches_near(self, near: bool) -> TwoTier {
         TwoTier { near, ..self }
+    }
+
+    /// See the field.
+    pub(super) fn with_list_bytes_max(self, list_bytes_max: usize) -> TwoTier {
+        TwoTier { list_bytes_max, ..self }
     }
 
     /// Starts to load what the other functions read first.
@@ -276,8 +284,11 @@ impl TwoTier {
 
     /// Allocates what later writes need. Behind the locks of a write.
     #[inline]
-    pub(super) fn grow_if_due(&self) {
-        self.buffer.grow_if_due();
+    pub(super) fn grow_if_due(&self, list: &SkipList) {
+        self.buffer.grow_if_due(|keys| {
+            let foretold = keys as u128 * self.list_bytes_max as u128 / list.bytes().max(1) as u128;
+            usize::try_from(foretold).unwrap_or(usize::MAX)
+        });
     }
 
     /// Where the parts are that are settled by themselves.

@@ -135,6 +135,29 @@ fn the_hash_has_room_for_as_many_keys_as_are_expected() {
     assert!((1 << 17..1 << 18).contains(&little_room), "{little_room}");
 }
 
+/// The first memtable follows none: it reckons by its own keys, once they are some, and so does one that has more than the one before.
+#[test]
+#[cfg_attr(miri, ignore = "too many keys")]
+fn the_hash_has_room_for_as_many_keys_as_the_first_ones_foretell() {
+    const KEYS: usize = 100_000;
+    const VALUE: [u8; 100] = [7; 100];
+    let put_all = |expected: usize, bytes_max: usize| {
+        let table = MemTable::new(bytewise()).with_hash_tier(expected, usize::MAX, Arc::default());
+        let table = table.with_bytes_max(bytes_max);
+        for n in 0..KEYS as u64 / 10 {
+            let node = table.reserve(&n.to_be_bytes(), Kind::Put, &VALUE);
+            let published = table.publish(node, Lsn(n + 1), None);
+            table.tell_guide(&published);
+        }
+        table
+    };
+    let bytes = put_all(0, 0).list.bytes() * 10;
+    let foretold = [put_all(0, bytes).hash_bytes(), put_all(1000, bytes).hash_bytes()];
+    assert!(foretold.iter().all(|hash| (KEYS * 8..KEYS * 24).contains(hash)), "{foretold:?}");
+    let not_foretold = [put_all(0, 0).hash_bytes(), put_all(KEYS / 10, bytes).hash_bytes()];
+    assert!(not_foretold.iter().all(|hash| *hash < KEYS * 4), "{not_foretold:?}");
+}
+
 /// Threads that each put in their share meet at every key, where the order was not cut; so do writers.
 #[test]
 fn what_several_threads_sort_is_sorted_once() {
