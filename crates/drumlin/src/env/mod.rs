@@ -185,7 +185,7 @@ pub trait LogRegion: Send + Sync {
     /// The file is new, and nothing was stored in the range yet: writes its zeros, in pieces of so many bytes. A system then
     /// keeps the pages of a piece together: fewer stores take a fault, and a sync writes all of every piece that was stored to.
     fn fill(&self, _range: Range<usize>, _piece: usize) {}
-    /// What was cooled will be written again soon: what the first stores would meet is done now. The bytes keep their values,
+    /// What was cooled or filled will be stored to soon: what the first stores would meet is done now. The bytes keep their values,
     /// and may be stored to meanwhile.
     fn warm(&self) {}
 }

@@ -40,8 +40,8 @@ pub(super) struct RealRegion {
     /// The file's length at the last whole sync. Relaxed: a stale value costs one more sync.
     synced_length: AtomicU64,
     failed: OnceLock<Error>,
-    /// Pages were given up, and not claimed since. Relaxed: a stale value costs faults.
-    cooled: AtomicBool,
+    /// Pages were given up, or written past the mapping, and not claimed since. Relaxed: a stale value costs faults.
+    unclaimed: AtomicBool,
 }
 
 impl RealRegion {
@@ -56,7 +56,7 @@ impl RealRegion {
                 path: path.to_path_buf(),
                 synced_length: AtomicU64::new(UNKNOWN),
                 failed: OnceLock::new(),
-                cooled: AtomicBool::new(false),
+                unclaimed: AtomicBool::new(false),
             }),
             Err(error) => {
                 if is_new {
@@ -97,7 +97,7 @@ impl LogRegion for RealRegion {
         if bytes == 0 {
             return;
         }
-        self.cooled.store(true, Ordering::Relaxed);
+        self.unclaimed.store(true, Ordering::Relaxed);
         #[cfg(target_os = "linux")]
         // SAFETY: a part of a shared mapping of a file: its pages belong to the file, and what was stored stays there.
         // A refusal leaves them resident. Test: env::real::tests::a_region_that_is_filled_cooled_and_warmed_keeps_its_bytes.
@@ -108,6 +108,7 @@ impl LogRegion for RealRegion {
 
     /// What cannot be written is left to the stores: the blocks are there.
     fn fill(&self, range: Range<usize>, piece: usize) {
+        self.unclaimed.store(true, Ordering::Relaxed);
         let zeros = vec![0; piece.clamp(1, self.bytes())];
         let mut starts = range.clone().step_by(zeros.len());
         let _ = starts
@@ -118,7 +119,7 @@ impl LogRegion for RealRegion {
     /// for the device if the page was dropped meanwhile.
     #[allow(unsafe_code)]
     fn warm(&self) {
-        if !self.cooled.swap(false, Ordering::Relaxed) {
+        if !self.unclaimed.swap(false, Ordering::Relaxed) {
             return;
         }
         #[cfg(target_os = "linux")]

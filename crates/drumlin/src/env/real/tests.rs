@@ -150,6 +150,36 @@ fn a_region_that_is_filled_cooled_and_warmed_keeps_its_bytes() {
     assert_eq!(&bytes[5000..5013], b"kept and more");
 }
 
+/// Bytes of a file that this process has mapped pages for.
+#[cfg(target_os = "linux")]
+fn mapped_bytes(name: &str) -> usize {
+    let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let of_file = maps.lines().skip_while(|line| !line.ends_with(name));
+    let resident = of_file.filter_map(|line| line.strip_prefix("Rss:")).next().expect("it is mapped");
+    resident.trim().trim_end_matches(" kB").parse::<usize>().unwrap() << 10
+}
+
+/// The first store to each page would else take a fault, in the writer's time. Linux has the advice from 5.14 on.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_region_that_was_filled_or_cooled_is_mapped_once_it_is_warm() {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse::<u32>().unwrap_or(0));
+    if (numbers.next(), numbers.next()) < (Some(5), Some(14)) {
+        return;
+    }
+    let dir = Directory::new();
+    let region = RealFs::new().map_log(&dir.file("warmed"), 1 << 20).unwrap();
+    region.fill(0..1 << 20, 64 << 10);
+    assert!(mapped_bytes("/warmed") < 1 << 20, "filling writes the file, not the mapping");
+    region.warm();
+    assert_eq!(mapped_bytes("/warmed"), 1 << 20);
+    region.cool(0..1 << 20);
+    assert_eq!(mapped_bytes("/warmed"), 0);
+    region.warm();
+    assert_eq!(mapped_bytes("/warmed"), 1 << 20);
+}
+
 #[test]
 fn names_are_listed_renamed_and_removed() {
     let dir = Directory::new();
