@@ -294,8 +294,6 @@ impl Membuffer {
 
     #[cold]
     fn grow(&self, foretell: impl FnOnce(usize) -> usize) {
-        let keys = self.keys();
-        let expected = if keys < self.expected { self.expected } else { foretell(keys) };
         // One walk: others may add an array meanwhile, and two are not to follow from one that was seen.
         let (mut there, mut slots, mut last) = (0, 0, 0);
         for array in self.arrays.iter() {
@@ -305,17 +303,22 @@ impl Membuffer {
         // Of what memory has left a half: it is taken at once, and writers are not stopped for it.
         let left = self.pool.room() / 2 / size_of::<AtomicU64>();
         let room = (self.bytes_max / size_of::<AtomicU64>()).saturating_sub(slots).min(left);
-        let wanted = match there {
-            1 => last * SECOND,
-            _ => (expected.saturating_mul(100) / FILL_PERCENT)
-                .clamp(last * GROWTH, last * LEAP)
-                .next_power_of_two(),
-        };
-        // Powers of two, all of them.
-        let next = wanted.min(1 << room.max(1).ilog2());
-        if next < last {
+        // Powers of two, all of them. Where there is no room, every write comes here.
+        let most = 1 << room.max(1).ilog2();
+        if most < last {
             return;
         }
+        let wanted = match there {
+            1 => last * SECOND,
+            _ => {
+                let keys = self.keys();
+                let expected = if keys < self.expected { self.expected } else { foretell(keys) };
+                (expected.saturating_mul(100) / FILL_PERCENT)
+                    .clamp(last * GROWTH, last * LEAP)
+                    .next_power_of_two()
+            }
+        };
+        let next = wanted.min(most);
         self.arrays.add(there, || Array::new(next / WAYS, slots as u32, &self.pool));
     }
 

@@ -114,7 +114,7 @@ pub(super) struct TwoTier {
     backlog: Backlog,
     /// What is sorted goes into the list behind one another; for comparison, by a search for each.
     near: bool,
-    /// Bytes that the list's nodes come to in the end; 0 if nobody knows.
+    /// Bytes that the list's nodes come to at most; 0 if nobody knows.
     list_bytes_max: usize,
     /// Whether a background mover has enough to do: one of the following.
     drain: CachePadded<AtomicU32>,
@@ -285,10 +285,7 @@ impl TwoTier {
     /// Allocates what later writes need. Behind the locks of a write.
     #[inline]
     pub(super) fn grow_if_due(&self, list: &SkipList) {
-        self.buffer.grow_if_due(|keys| {
-            let foretold = keys as u128 * self.list_bytes_max as u128 / list.bytes().max(1) as u128;
-            usize::try_from(foretold).unwrap_or(usize::MAX)
-        });
+        self.buffer.grow_if_due(|keys| keys.saturating_mul(self.list_bytes_max) / list.bytes().max(1));
     }
 
     /// Where the parts are that are settled by themselves.
