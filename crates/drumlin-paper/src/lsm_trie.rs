@@ -311,7 +311,7 @@ pub const FIGURES: &[Figure] = &[
         paper: "lsm-trie",
         number: "table-1",
         shows: "false positives of a run's filter, by its bits a key",
-        differs: "of one run, in percent, where the paper has the sum over 50, 100 and 150; filters that are in memory, of which half of the probes of a key are in one line of the cache and the others in sixteen in a row",
+        differs: "of one run, in percent, where the paper has the sum over 50, 100 and 150; filters that are in memory, of which the first probes of a key are in one line of the cache and the others in the 64 that follow",
         x: Axis { says: "filter bits a key", scale: Scale::Linear },
         y: Axis { says: "false positives, %", scale: Scale::Linear },
         measure: false_positives,

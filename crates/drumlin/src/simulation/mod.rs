@@ -250,7 +250,7 @@ impl Simulation {
         let bytes: u64 = levels.iter().map(|level| level.bytes).sum();
         let space = self.workload.keys as f64;
         let filters = FilterBits::of(&self.levels, options, self.workload.filter_bytes_max);
-        let span = if options.is_ordered() { filter::Span::Line } else { filter::Span::Group };
+        let span = if options.is_ordered() { filter::Span::Line } else { filter::Span::Window };
         let error_at = |level: usize| filter::error_of(span, filters.at(level as u32));
         // Entries of each run and the error of its filter, from the newest on.
         let of_level0 = self.levels.level(0).iter().map(|table| table.meta().entries as f64);

@@ -12,6 +12,7 @@
 //!
 //! Memory: one block, the index and the filter. Tests: `table/tests/inspect.rs`.
 
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use crate::env::{FileSystem, ReadMode, ReadableFile};
@@ -26,8 +27,12 @@ use crate::table::index::{Index, Place};
 use crate::table::properties::Properties;
 use crate::table::{TableMeta, ValueRef, file_name, tombstone_block, verify_alone};
 
-/// Questions by which a filter's rate of false positives is measured.
-const QUESTIONS: u64 = 1 << 17;
+/// Questions by which a filter's rate of false positives is measured: for each key of the table, since a good one errs once in thousands.
+const QUESTIONS_PER_KEY: u64 = 16;
+/// Questions at least, and at most, whatever number of keys a damaged table tells.
+const QUESTIONS: RangeInclusive<u64> = 1 << 17..=1 << 22;
+/// False positives that tell the rate to a thirtieth.
+const ENOUGH: u64 = 1 << 10;
 
 /// What a table holds, as its properties or a manifest say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -452,8 +457,14 @@ impl Parts<'_> {
             let keys = if whole { report.keys } else { self.contents.entries };
             found.bits_per_key = filter.heap_bytes() as f64 * 8.0 / keys.max(1) as f64;
             found.probes = filter.probes();
-            let passed = (0..QUESTIONS).filter(|&n| filter.may_contain(spread(n))).count();
-            found.false_positives = passed as f64 / QUESTIONS as f64;
+            let questions =
+                keys.saturating_mul(QUESTIONS_PER_KEY).clamp(*QUESTIONS.start(), *QUESTIONS.end());
+            let (mut asked, mut passed) = (0, 0);
+            while asked < questions && passed < ENOUGH {
+                passed += u64::from(filter.may_contain(spread(asked)));
+                asked += 1;
+            }
+            found.false_positives = passed as f64 / asked as f64;
         }
         report.filter = Some(found);
         Ok(())

@@ -160,7 +160,7 @@ impl TableOptions {
 
     /// What the probes of a filter lie in: without order no scan goes by, and a get that its filter errs for reads the device.
     pub(super) fn filter_span(&self) -> Span {
-        if self.form.placer().is_some() { Span::Group } else { Span::Line }
+        if self.form.placer().is_some() { Span::Window } else { Span::Line }
     }
 
     /// For tables of a store that has a budget of so many bytes.
