@@ -14,8 +14,10 @@ const RAW: &[u8] = include_bytes!("../../../tests/fixtures/table-v1-raw-fragment
 const HASHED_BY_LINES: &[u8] = include_bytes!("../../../tests/fixtures/hashed-table-v1.tbl");
 /// The same with a filter by groups of eight lines, which is not asked any more.
 const HASHED_BY_EIGHT: &[u8] = include_bytes!("../../../tests/fixtures/hashed-table-v1-groups.tbl");
-/// The same with a filter by groups of sixteen, as it is written now.
-const HASHED: &[u8] = include_bytes!("../../../tests/fixtures/hashed-table-v1-groups16.tbl");
+/// The same with a filter by groups of sixteen, which is not asked any more either.
+const HASHED_BY_SIXTEEN: &[u8] = include_bytes!("../../../tests/fixtures/hashed-table-v1-groups16.tbl");
+/// The same with a filter by windows, as it is written now.
+const HASHED: &[u8] = include_bytes!("../../../tests/fixtures/hashed-table-v1-windows.tbl");
 
 fn fixture_options(compression: Compression) -> TableOptions {
     TableOptions { compression, block_bytes: 256, index_root_bytes: 0, index_block_bytes: 120, ..options() }
@@ -86,7 +88,7 @@ fn hashed_fixture_meta() -> TableMeta {
     let rows = hashed_fixture_rows();
     TableMeta {
         id: TableId(43),
-        file_bytes: 35_397,
+        file_bytes: 34_949,
         entries: 424,
         deletes: 84,
         smallest: rows[0].0.clone(),
@@ -94,7 +96,7 @@ fn hashed_fixture_meta() -> TableMeta {
         min_lsn: Lsn(7),
         max_lsn: Lsn(8123),
         raw_bytes: 30_265,
-        content_hash: 277_057_190_327_660_023_159_778_526_035_175_895_329,
+        content_hash: 180_229_396_360_891_799_004_718_280_966_694_432_255,
         seed: 43,
         hidden: 2,
         ..TableMeta::default()
@@ -112,10 +114,17 @@ fn a_hashed_table_of_version_1_reads_as_it_was_written_and_is_written_to_the_byt
     };
     reads_as_it_was_written(HASHED_BY_LINES, by_lines, &options);
     let by_eight = TableMeta {
+        file_bytes: 35_397,
         content_hash: 220_249_301_415_109_156_081_662_427_129_259_898_798,
         ..hashed_fixture_meta()
     };
     reads_as_it_was_written(HASHED_BY_EIGHT, by_eight, &options);
+    let by_sixteen = TableMeta {
+        file_bytes: 35_397,
+        content_hash: 277_057_190_327_660_023_159_778_526_035_175_895_329,
+        ..hashed_fixture_meta()
+    };
+    reads_as_it_was_written(HASHED_BY_SIXTEEN, by_sixteen, &options);
 
     let (fs, meta) = (super::fs(), hashed_fixture_meta());
     let written = write(&fs, 43, &options, &hashed_fixture_rows(), Tombstones::EMPTY).expect("writes");
@@ -207,7 +216,7 @@ fn fixtures_are_written() {
     let compressions = [Compression::Lz4, Compression::None].map(fixture_options);
     let sorted = compressions.map(|options| (42, options, fixture_rows(), fixture_tombstones()));
     let hashed = (43, hashed_fixture_options(), hashed_fixture_rows(), Tombstones::EMPTY);
-    let names = ["table-v1.tbl", "table-v1-raw-fragments.tbl", "hashed-table-v1-groups16.tbl"];
+    let names = ["table-v1.tbl", "table-v1-raw-fragments.tbl", "hashed-table-v1-windows.tbl"];
     let mut metas = Vec::new();
     for (name, (id, options, rows, tombstones)) in names.into_iter().zip(sorted.into_iter().chain([hashed])) {
         let fs = fs();
