@@ -9,6 +9,7 @@
 //!    stated rate, whatever the engine does, and their latency counts from when they were to begin.
 //! 3. Drawing a key and making its bytes are part of an operation, some tens of nanoseconds, alike for every engine.
 //! 4. The first error ends the run and is the result.
+//! 5. Beside an open loop a thread wakes at a fixed pace and does nothing: how late it is tells what of the worst latency is the machine's.
 //!
 //! Concurrency: threads share the engine, the number of keys and the word that ends the run. Counters are Relaxed.
 
@@ -81,6 +82,10 @@ pub struct Measured {
     pub debt_at_burst: Option<u64>,
     /// Records in no order yet when the last thread was done.
     pub unsorted_at_burst: Option<u64>,
+    /// How long writers were held back, all of them together, until the last thread was done.
+    pub held_back: Option<Duration>,
+    /// Of an open loop: how late a thread woke at the latest that did nothing but sleep.
+    pub wake_latest: Option<Duration>,
     /// Bytes owed when nothing was to be owed any more.
     pub debt_left: Option<u64>,
     /// Latencies by kind of operation, those that happened.
@@ -146,6 +151,9 @@ struct Share {
     latencies: Vec<(Kind, Latency)>,
 }
 
+/// Between two wakings of the thread that does nothing else, beside an open loop.
+const WATCH_PACE: Duration = Duration::from_millis(1);
+
 /// Operations between two additions to the shared count.
 const TELL_EVERY: u64 = 1024;
 
@@ -166,6 +174,7 @@ pub fn drive(engine: &dyn Engine, workload: &Workload, plan: &Plan, progress: &P
         progress,
     };
     let traffic_before = engine.traffic();
+    let held_before = engine.held_back();
     Usage::forget_peak();
     let (mut measured, began, usage_before) = std::thread::scope(|scope| {
         let beside = workload.beside_writer.then(|| scope.spawn(|| run.write_beside()));
@@ -178,6 +187,7 @@ pub fn drive(engine: &dyn Engine, workload: &Workload, plan: &Plan, progress: &P
             })
             .collect();
         let usage_before = Usage::now();
+        let watch = plan.rate.map(|_| scope.spawn(|| run.wake_latest()));
         let began = Instant::now();
         *run.began.lock().expect("no thread panics with it") = Some(began);
         run.ready.wait();
@@ -188,7 +198,10 @@ pub fn drive(engine: &dyn Engine, workload: &Workload, plan: &Plan, progress: &P
         measured.burst = began.elapsed();
         measured.debt_at_burst = engine.debt_bytes();
         measured.unsorted_at_burst = engine.unsorted();
+        measured.held_back =
+            engine.held_back().zip(held_before).map(|(now, before)| now.saturating_sub(before));
         run.over.store(true, Ordering::Relaxed);
+        measured.wake_latest = watch.map(|watch| watch.join().expect("a worker's panic is the bench's"));
         if let Some(beside) = beside {
             let share = beside.join().expect("a worker's panic is the bench's");
             measured.beside = Some(share.operations);
@@ -239,6 +252,18 @@ impl Run<'_> {
             self.fail(error);
         }
         hand.share
+    }
+
+    /// Wakes at its pace until the others are done. How late it was at the latest.
+    fn wake_latest(&self) -> Duration {
+        wake_exactly();
+        let mut latest = Duration::ZERO;
+        while !self.over.load(Ordering::Relaxed) {
+            let due = Instant::now() + WATCH_PACE;
+            wait_until(due);
+            latest = latest.max(due.elapsed());
+        }
+        latest
     }
 
     /// Puts as fast as it can until the others are done.

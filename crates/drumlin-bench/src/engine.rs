@@ -6,6 +6,7 @@
 //! 2. Values are shown where they lie (`see`), so that nobody pays for a copy that its interface does not make.
 
 use std::error::Error as StdError;
+use std::time::Duration;
 
 use crate::blocks::Blocks;
 
@@ -106,6 +107,10 @@ pub trait Engine: Send + Sync {
     fn debt_bytes(&self) -> Option<u64>;
     /// Records in memory that are in no order yet, if the engine tells.
     fn unsorted(&self) -> Option<u64> {
+        None
+    }
+    /// How long it has held writers back since it was opened, all of them together, if the engine tells.
+    fn held_back(&self) -> Option<Duration> {
         None
     }
     /// What it moved, if it can be counted where files are called.

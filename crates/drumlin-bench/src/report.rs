@@ -73,6 +73,10 @@ pub struct Line {
     pub unsorted: Option<u64>,
     /// Bytes that it owed when the drained time ended.
     pub debt_left_bytes: Option<u64>,
+    /// Seconds that writers were held back for what was owed, of all threads together.
+    pub held_back_s: Option<f64>,
+    /// In an open loop: how late a thread beside woke at the latest, in nanoseconds, that did nothing but sleep.
+    pub wake_latest_ns: Option<u64>,
     /// Processor time of an operation, in microseconds, the background's included; in an open loop, what its threads need to sleep
     /// and wake, too.
     pub processor_us: f64,
@@ -169,6 +173,8 @@ impl Line {
             debt_bytes: measured.debt_at_burst,
             unsorted: measured.unsorted_at_burst,
             debt_left_bytes: measured.debt_left,
+            held_back_s: measured.held_back.map(|held| held.as_secs_f64()),
+            wake_latest_ns: measured.wake_latest.map(|late| late.as_nanos() as u64),
             processor_us: measured.usage.processor.as_secs_f64() * 1e6 / operations,
             write_amplification: traffic.and_then(|t| of_user(t.written)),
             table_write_amplification: traffic.and_then(|t| of_user(t.written - t.logged)),
@@ -242,6 +248,12 @@ impl fmt::Display for Line {
         }
         if let Some(unsorted) = self.unsorted.filter(|unsorted| *unsorted > 0) {
             write!(f, ", {} records not sorted then", grouped(unsorted as f64))?;
+        }
+        if let Some(held) = self.held_back_s.filter(|held| *held > 0.0) {
+            write!(f, ", writers held back for {held:.2} s")?;
+        }
+        if let Some(late) = self.wake_latest_ns {
+            write!(f, ", a thread that only slept {} late at the latest", time(late as f64))?;
         }
         if let Some(puts) = self.beside {
             write!(f, ", beside {} puts", grouped(puts as f64))?;

@@ -7,6 +7,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use drumlin::env::{Env, ReadMode, RealFs};
 use drumlin::{
@@ -325,6 +326,10 @@ impl Engine for Store {
 
     fn unsorted(&self) -> Option<u64> {
         Some(self.db.stats().keyspaces.iter().map(|keyspace| keyspace.memtable_unsorted).sum())
+    }
+
+    fn held_back(&self) -> Option<Duration> {
+        Some(Duration::from_nanos(self.db.stats().stalled_ns))
     }
 
     fn traffic(&self) -> Option<Traffic> {

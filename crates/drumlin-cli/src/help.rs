@@ -307,7 +307,7 @@ store of the last round stays there; --use-existing-db measures one that a bench
 
 With --json: one object a workload and round, as soon as it is done: {\"workload\",\"engine\",\"settings\",\"round\",\
 \"keys\",\"key_bytes\",\"value_bytes\",\"threads\",\"asked_rate\",\"batch\",\"durability\",\"memory_bytes\",\"operations\",\
-\"beside\",\"found\",\"burst_s\",\"drained_s\",\"rate\",\"burst_rate\",\"debt_bytes\",\"unsorted\",\"debt_left_bytes\",\
+\"beside\",\"found\",\"burst_s\",\"drained_s\",\"rate\",\"burst_rate\",\"debt_bytes\",\"unsorted\",\"debt_left_bytes\",\"held_back_s\",\"wake_latest_ns\",\
 \"processor_us\",\"write_amplification\",\"table_write_amplification\",\"reads_per_operation\",\"read_bytes_per_operation\",\
 \"device_written\",\"device_read\",\"space_amplification\",\"user_bytes\",\"tables\",\"table_bytes\",\"table_space_amplification\",\"memtable_bytes\",\"filter_bytes\",\"index_bytes\",\"log_bytes\",\
 \"resident_peak\",\"latencies\":[{\"kind\",\"count\",\"mean_ns\",\"p50_ns\",\"p90_ns\",\"p99_ns\",\"p999_ns\",\"p9999_ns\",\

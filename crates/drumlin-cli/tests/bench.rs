@@ -87,8 +87,16 @@ fn json_lines_have_the_fields_that_the_help_tells() {
     for line in &lines {
         for (field, value) in line.as_object().unwrap() {
             assert!(help.text().contains(&format!("\"{field}\"")), "{field} is not in the help");
-            let may_be_absent =
-                ["asked_rate", "beside", "debt_bytes", "unsorted", "debt_left_bytes", "device_read"];
+            let may_be_absent = [
+                "asked_rate",
+                "beside",
+                "debt_bytes",
+                "unsorted",
+                "debt_left_bytes",
+                "held_back_s",
+                "wake_latest_ns",
+                "device_read",
+            ];
             let writes = line["user_bytes"].as_u64().unwrap() > 0;
             let may_be_absent =
                 may_be_absent.contains(&field.as_str()) || field.contains("amplification") && !writes;
@@ -197,6 +205,8 @@ fn the_line_of_an_open_loop_says_its_rate() {
     let took = line["burst_s"].as_f64().unwrap();
     assert!(last > 0.0 && last <= took, "{line}");
     assert!(line["processor_us"].as_f64() > Some(0.0) && line["asked_rate"] == 10_000.0, "{line}");
+    let latest = line["wake_latest_ns"].as_f64().unwrap() / 1e9;
+    assert!(latest > 0.0 && latest <= took && line["held_back_s"].is_number(), "{line}");
 }
 
 #[test]
