@@ -94,6 +94,8 @@ pub struct Row {
     pub filter_bytes: Option<Span>,
     /// Bytes of log.
     pub log_bytes: Option<Span>,
+    /// How late a thread beside an open loop woke that only slept, in nanoseconds.
+    pub wake_latest: Option<Span>,
     /// Latencies by kind.
     pub latencies: Vec<Latencies>,
     /// The name of the machine's limits, and operations a second at most.
@@ -140,6 +142,7 @@ pub fn rows(kept: &Kept) -> Vec<Row> {
                 tables: span("tables"),
                 filter_bytes: span("filter_bytes"),
                 log_bytes: span("log_bytes"),
+                wake_latest: span("wake_latest_ns"),
                 latencies: latencies(&same),
                 limit: None,
             })

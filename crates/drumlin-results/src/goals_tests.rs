@@ -46,6 +46,10 @@ fn goals_hold_from_their_bound_on_and_in_every_run() {
     assert!(part(1.0 / 3.0) && !part(0.3));
     let worst = |most_ms| judged(Goal::Worst { kind: "put", most_ms }, lines()).holds;
     assert!(worst(1.0) && !worst(0.9));
+    let mut slept = line(0, OURS, 1, 400.0, 1e6);
+    slept["wake_latest_ns"] = 700_000.into();
+    let verdict = judged(Goal::Worst { kind: "put", most_ms: 0.9 }, vec![slept]);
+    assert!(!verdict.holds && verdict.found.contains("only slept was 700.0 µs late"), "{}", verdict.found);
     let rate = |least| judged(Goal::RatePerThread { workload: "fillrandom", least }, lines()).holds;
     assert!(rate(400.0) && !rate(401.0));
     let memory = |beyond_mib| judged(Goal::Memory { beyond_mib }, lines()).holds;

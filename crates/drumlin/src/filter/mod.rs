@@ -316,7 +316,8 @@ impl Filter {
     fn far(&self, first: usize, numbers: &mut Numbers) -> (usize, usize) {
         let number = numbers.take(WINDOW_BITS + NEAR_BITS);
         let lines = self.lines.len();
-        let line = first + ((number >> NEAR_BITS) * lines.min(WINDOW_LINES) >> WINDOW_BITS);
+        let further = (number >> NEAR_BITS) * lines.min(WINDOW_LINES);
+        let line = first + (further >> WINDOW_BITS);
         (if line < lines { line } else { line - lines }, number & (LINE_BITS - 1))
     }
 
