@@ -9,7 +9,7 @@
 //!    stated rate, whatever the engine does, and their latency counts from when they were to begin.
 //! 3. Drawing a key and making its bytes are part of an operation, some tens of nanoseconds, alike for every engine.
 //! 4. The first error ends the run and is the result.
-//! 5. Beside an open loop a thread wakes at a fixed pace and does nothing: how late it is tells what of the worst latency is the machine's.
+//! 5. Beside an open loop a thread wakes at a fixed pace and does nothing: how late it is tells what of the worst latency is the wait for a processor.
 //!
 //! Concurrency: threads share the engine, the number of keys and the word that ends the run. Counters are Relaxed.
 
